@@ -1,0 +1,222 @@
+"""Constraints: where f and f^q must stay close, by which distance, and how close (problem QRL of the paper).
+
+A requirement such as `LayerConstraint(tolerance=0.1)` is what a user states; for a network it resolves to `Constraint`s,
+one for every layer and plan. The slack of a constraint is its mean distance minus its tolerance.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from pdqat.errors import InputError
+from pdqat.layers import Distance, Network
+from pdqat.layers.distances import precise
+from pdqat.layers.recorder import Recorder, Request
+from pdqat.precision import BitPlan
+from pdqat.rules import check_all_match, resolve
+
+E = TypeVar("E", bound=StrEnum)
+
+Tolerance = float | Mapping[str, float] | None
+"""One number; numbers by layer name or glob pattern ("*" for the rest); or None, the paper's 1 / (2^bits - 1)."""
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """Mean distance <= tolerance, for one view; with `channels` > 1, for each channel on its own."""
+
+    kind: str
+    where: str
+    view: str
+    tolerance: float
+    start: float = 0.0
+    """The multiplier to start from."""
+    channels: int = 1
+
+    @property
+    def name(self) -> str:
+        """Unique within a problem: view, kind and place."""
+        return "/".join(part for part in (self.view, self.kind, self.where) if part)
+
+
+class Requirement(ABC):
+    """What a user asks of every plan of a network."""
+
+    @abstractmethod
+    def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
+        """One constraint for every place under this plan."""
+
+    @abstractmethod
+    def request(self, net: Network, plan: BitPlan) -> Request | None:
+        """What a recorder has to watch during the forward under this plan."""
+
+    @abstractmethod
+    def distances(
+        self, constraints: Sequence[Constraint], full: Tensor, low: Tensor, recorder: Recorder
+    ) -> list[Tensor]:
+        """Mean distance of each constraint on this batch, as vectors with an entry per channel."""
+
+
+class OutputDistance(StrEnum):
+    """How the outputs of f and f^q are compared; classes stand in dimension 1."""
+
+    CROSS_ENTROPY = "cross-entropy"
+    """-sum f log f^q of the softmax outputs (the paper). Never below the entropy of f."""
+    KL = "kl"
+    """The cross-entropy minus the entropy of f: zero where the two agree."""
+    SQUARED = "squared"
+    """Mean squared error, for regression."""
+
+    def between(self, full: Tensor, low: Tensor) -> Tensor:
+        """The mean distance over the batch."""
+        full, low = precise(full), precise(low)
+        if self is OutputDistance.SQUARED:
+            return F.mse_loss(low, full)
+        probabilities = full.softmax(1)
+        cross_entropy = F.cross_entropy(low, probabilities)
+        if self is OutputDistance.CROSS_ENTROPY:
+            return cross_entropy
+        return cross_entropy - F.cross_entropy(full, probabilities)
+
+
+@dataclass(frozen=True)
+class OutputConstraint(Requirement):
+    """f and f^q agree at the model's output. Its multiplier starts at 1, as in Algorithm 1."""
+
+    distance: OutputDistance | str = OutputDistance.CROSS_ENTROPY
+    tolerance: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "distance", choice(OutputDistance, self.distance, "output distance"))
+        _check_tolerance(self.tolerance)
+
+    def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
+        """One constraint."""
+        tolerance = default_tolerance(plan.lowest_bits) if self.tolerance is None else self.tolerance
+        return [Constraint("output", "", plan.name, tolerance, start=1.0)]
+
+    def request(self, net: Network, plan: BitPlan) -> Request | None:
+        """The outputs are at hand: nothing to watch."""
+        return None
+
+    def distances(
+        self, constraints: Sequence[Constraint], full: Tensor, low: Tensor, recorder: Recorder
+    ) -> list[Tensor]:
+        """Of the two outputs."""
+        return [OutputDistance(self.distance).between(full, low).view(1)]
+
+
+@dataclass(frozen=True)
+class LayerConstraint(Requirement):
+    """Each quantised layer agrees with itself in full precision on the same quantised input."""
+
+    distance: Distance | str = Distance.RELATIVE
+    tolerance: Tolerance = None
+    kind: str = field(default="layer", init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "distance", choice(Distance, self.distance, "layer distance"))
+        _check_tolerance(self.tolerance)
+
+    def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
+        """One constraint per layer whose weights are quantised."""
+        names = self._names(net, plan)
+        tolerances = _tolerances(self.tolerance, {name: plan[name].weight for name in names}, list(net.layers))
+        return [
+            Constraint(self.kind, name, plan.name, tolerances[name], channels=self._channels(net, name))
+            for name in names
+        ]
+
+    def request(self, net: Network, plan: BitPlan) -> Request | None:
+        """A twin of each of these layers or blocks."""
+        return Request(frozenset(self._names(net, plan)), Distance(self.distance))
+
+    def distances(
+        self, constraints: Sequence[Constraint], full: Tensor, low: Tensor, recorder: Recorder
+    ) -> list[Tensor]:
+        """As recorded during the forward; one number for all channels unless each has its own constraint."""
+        found = [recorder.distance(Distance(self.distance), constraint.where) for constraint in constraints]
+        return [
+            distance if constraint.kind == "channel" else distance.mean().view(1)
+            for distance, constraint in zip(found, constraints, strict=True)
+        ]
+
+    def _names(self, net: Network, plan: BitPlan) -> list[str]:
+        return [name for name in plan.low_layers if plan[name].weight is not None]
+
+    def _channels(self, net: Network, name: str) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class ChannelConstraint(LayerConstraint):
+    """As LayerConstraint, with a constraint and a multiplier for every output channel."""
+
+    kind: str = field(default="channel", init=False)
+
+    def _channels(self, net: Network, name: str) -> int:
+        return net.layers[name].weight.shape[0]
+
+
+@dataclass(frozen=True)
+class BlockConstraint(LayerConstraint):
+    """Named submodules agree with themselves in full precision on the same input, compared at their own output."""
+
+    blocks: Sequence[str] = ()
+    kind: str = field(default="block", init=False)
+
+    def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
+        """One constraint per block."""
+        if not self.blocks:
+            raise InputError("a block constraint needs the names of the blocks, for example blocks=['stages.0.0']")
+        for block in self.blocks:
+            net.watch_block(block)
+        bits = {block: _lowest_bits_in(block, plan) for block in self.blocks}
+        tolerances = _tolerances(self.tolerance, bits, list(self.blocks))
+        return [Constraint(self.kind, block, plan.name, tolerances[block]) for block in self.blocks]
+
+    def _names(self, net: Network, plan: BitPlan) -> list[str]:
+        return list(self.blocks)
+
+
+def default_tolerance(bits: int | None) -> float:
+    """The smallest positive number that `bits` bits represent in [0, 1]: 1 / (2^bits - 1)."""
+    return 0.0 if bits is None else 1 / (2**bits - 1)
+
+
+def choice(kind: type[E], given: str, what: str) -> E:
+    """The member of an enumeration, or a clear refusal."""
+    try:
+        return kind(given)
+    except ValueError:
+        raise InputError(f"unknown {what} {given!r}; choose one of {', '.join(kind)}") from None
+
+
+def _lowest_bits_in(block: str, plan: BitPlan) -> int | None:
+    inside = (plan[name].lowest_bits for name in plan.precisions if name.startswith(f"{block}."))
+    return min((bits for bits in inside if bits is not None), default=None)
+
+
+def _tolerances(given: Tolerance, bits: Mapping[str, int | None], known: Sequence[str]) -> dict[str, float]:
+    if given is None or isinstance(given, float | int):
+        return {name: default_tolerance(each) if given is None else float(given) for name, each in bits.items()}
+    check_all_match(given, known, "the tolerance for")
+    return {name: resolve(given, name, default_tolerance(each)) for name, each in bits.items()}
+
+
+def _check_tolerance(given: Tolerance) -> None:
+    numbers = given.items() if isinstance(given, Mapping) else [("", given)]
+    for pattern, tolerance in numbers:
+        where = f" for {pattern!r}" if pattern else ""
+        if tolerance is None and not pattern:
+            continue
+        if isinstance(tolerance, bool) or not isinstance(tolerance, float | int):
+            raise InputError(f"a tolerance{where} must be a number, not {tolerance!r}")
+        if not (math.isfinite(tolerance) and tolerance >= 0):
+            raise InputError(f"a tolerance{where} must be zero or more and finite, not {tolerance}")

@@ -1,0 +1,89 @@
+"""Batches of normalised images from tensors in memory."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from pdqat.data.augmentation import Augmentation
+from pdqat.errors import InputError
+
+
+class Batches:
+    """Iterate over (images, labels) in batches, with images normalised to (x / 255 - mean) / std.
+
+    Each pass over it is one epoch. With a generator every epoch has a new random order, and `augmentation` draws from
+    the same generator: its state is all there is to save to continue a run exactly.
+
+    Example:
+        >>> images = torch.zeros(10, 1, 8, 8, dtype=torch.uint8)
+        >>> batches = Batches(images, torch.arange(10), mean=(0.5,), std=(0.25,), batch_size=4)
+        >>> [len(y) for x, y in batches]
+        [4, 4, 2]
+    """
+
+    def __init__(
+        self,
+        images: Tensor,
+        labels: Tensor,
+        mean: Sequence[float],
+        std: Sequence[float],
+        batch_size: int,
+        augmentation: Augmentation | None = None,
+        generator: torch.Generator | None = None,
+        drop_last: bool = False,
+    ) -> None:
+        """Prepare to iterate.
+
+        Args:
+            images: uint8 [N, C, H, W].
+            labels: int64 [N].
+            mean: per channel, in units where pixels are in [0, 1].
+            std: per channel, in the same units.
+            batch_size: images per batch; the last batch may have fewer.
+            augmentation: what to do to the raw images first; needs a generator.
+            generator: shuffles and augments; without one the images come in order.
+            drop_last: leave out a last batch with fewer images. Training with batch normalisation wants that, because
+                it fails on a batch of one image.
+        """
+        if len(images) != len(labels):
+            raise InputError(f"Batches got {len(images)} images but {len(labels)} labels; they must be equally many.")
+        if batch_size < 1:
+            raise InputError(f"Batches got batch_size={batch_size}; it must be at least 1.")
+        if drop_last and batch_size > len(images):
+            raise InputError(
+                f"Batches got batch_size={batch_size} for {len(images)} images; with drop_last that leaves no batch, "
+                f"so batch_size must be at most {len(images)}."
+            )
+        if augmentation is not None and generator is None:
+            raise InputError("Batches got an augmentation but no generator; random augmentation needs one.")
+        self.images = images
+        self.labels = labels
+        self.batch_size = batch_size
+        self.augmentation = augmentation
+        self.generator = generator
+        self.drop_last = drop_last
+        shape = (1, -1, 1, 1)
+        self._mean = 255 * torch.tensor(mean, dtype=torch.float32, device=images.device).view(shape)
+        self._std = 255 * torch.tensor(std, dtype=torch.float32, device=images.device).view(shape)
+
+    def __len__(self) -> int:
+        """Return the number of batches in an epoch."""
+        whole, rest = divmod(len(self.images), self.batch_size)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield float32 images [B, C, H, W] and int64 labels [B], one epoch."""
+        order = self._order()
+        for start in range(0, len(self) * self.batch_size, self.batch_size):
+            chosen = order[start : start + self.batch_size]
+            images = self.images[chosen]
+            if self.augmentation is not None and self.generator is not None:
+                images = self.augmentation(images, self.generator)
+            yield images.to(torch.float32).sub_(self._mean).div_(self._std), self.labels[chosen]
+
+    def _order(self) -> Tensor:
+        count, device = len(self.images), self.images.device
+        if self.generator is None:
+            return torch.arange(count, device=device)
+        return torch.randperm(count, generator=self.generator, device=self.generator.device).to(device)

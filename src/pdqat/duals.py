@@ -1,0 +1,83 @@
+"""Duals: the multipliers, one per constraint (per channel where a constraint has several), never negative.
+
+ascent (Algorithm 1)    lambda <- [lambda + rate x slack]_+
+nuPI                    xi_t   = nu xi_{t-1} + (1 - nu) slack_t
+                        lambda <- [lambda + rate x slack_t + damping x (xi_t - xi_{t-1})]_+       with xi_{-1} = 0
+
+nuPI (Sohrabi et al. 2024) is a PI controller on the slack; its second term damps the oscillation of plain ascent.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pdqat.constraints import Constraint, choice
+from pdqat.errors import InputError
+
+
+class DualRule(StrEnum):
+    """How multipliers follow slacks."""
+
+    ASCENT = "ascent"
+    NUPI = "nupi"
+
+
+class Duals(nn.Module):
+    """The multipliers of an ordered list of constraints, as one vector in the state_dict beside their names."""
+
+    multipliers: Tensor
+    smoothed: Tensor
+
+    def __init__(
+        self,
+        constraints: Sequence[Constraint],
+        rate: float = 0.01,
+        rule: DualRule | str = DualRule.ASCENT,
+        damping: float = 0.0,
+        nu: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if not (math.isfinite(rate) and rate >= 0):
+            raise InputError(f"the dual rate must be zero or more and finite, not {rate}")
+        if not (math.isfinite(damping) and damping >= 0):
+            raise InputError(f"the nuPI damping must be zero or more and finite, not {damping}")
+        if not 0 <= nu < 1:
+            raise InputError(f"the nuPI factor nu must be from 0 to below 1, not {nu}")
+        self.constraints = tuple(constraints)
+        self.rule = choice(DualRule, rule, "dual rule")
+        self.rate, self.damping, self.nu = rate, damping, nu
+        starts = [each.start for each in self.constraints for _ in range(each.channels)]
+        self.register_buffer("multipliers", torch.tensor(starts))
+        self.register_buffer("smoothed", torch.zeros(len(starts)))
+
+    @torch.no_grad()
+    def step(self, slacks: Tensor) -> None:
+        """One ascent step, projected to the non-negative numbers."""
+        update = self.rate * slacks
+        if self.rule is DualRule.NUPI:
+            smoothed = self.nu * self.smoothed + (1 - self.nu) * slacks
+            update = update + self.damping * (smoothed - self.smoothed)
+            self.smoothed.copy_(smoothed)
+        self.multipliers.add_(update).clamp_(min=0)
+
+    def named(self, vector: Tensor | None = None) -> dict[str, Tensor]:
+        """The multipliers, or any vector in their order, by constraint name."""
+        parts = (self.multipliers if vector is None else vector).split([each.channels for each in self.constraints])
+        return {each.name: part for each, part in zip(self.constraints, parts, strict=True)}
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """The constraints' names, so that multipliers are never loaded into another problem."""
+        return {"names": [each.name for each in self.constraints]}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Called by load_state_dict."""
+        names = [each.name for each in self.constraints]
+        if state["names"] != names:
+            raise InputError(
+                f"the multipliers are of another problem: they belong to {', '.join(state['names'])}; "
+                f"the constraints here are {', '.join(names)}"
+            )

@@ -1,0 +1,152 @@
+"""The Lagrangian of problem ED-QRL: one module whose forward is what training minimises.
+
+    L(theta, lambda) = mean loss(f(x), y) + sum_views sum_c lambda_c (mean distance_c - tolerance_c)
+
+Its gradient is exact: rounding has gradient zero, so weights feel a constraint through the full-precision side only.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+
+from pdqat.constraints import Constraint, LayerConstraint, OutputConstraint, Requirement, choice
+from pdqat.duals import DualRule, Duals
+from pdqat.errors import InputError
+from pdqat.layers import Gradient, Network
+from pdqat.layers.recorder import Recorder
+from pdqat.layers.trace import call_model
+
+TaskLoss = Callable[[Any, Any], Tensor]
+
+
+class NormGradient(StrEnum):
+    """What moves the affine parameters of a plan's own batch norms."""
+
+    EXACT = "exact"
+    """The exact gradient, which is zero for all that lie before a rounding."""
+    STE = "ste"
+    """A straight-through gradient of the output constraint; weights still feel none of it."""
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The parts of the Lagrangian on one batch."""
+
+    loss: Tensor
+    """The task loss of the full-precision view."""
+    distances: Tensor
+    """The mean distance of every multiplier's constraint, in the duals' order."""
+    outputs: dict[str, Tensor]
+    """The output of every view; the full-precision one is called "full"."""
+
+
+class Lagrangian(nn.Module):
+    """Task loss plus multiplier times slack of every constraint.
+
+    net           a prepared network; every one of its plans is constrained
+    loss          the task loss of (output, target), a mean over the batch
+    constraints   what to require; by default PDQAT with output and layer constraints
+    gradient      "exact", or "straight-through": the output constraint also moves the weights through f^q
+    norm          see NormGradient; networks prepared with `tied_norms` have no affine parameters of their own
+    """
+
+    distance_sum: Tensor
+    samples: Tensor
+    tolerances: Tensor
+
+    def __init__(
+        self,
+        net: Network,
+        loss: TaskLoss,
+        constraints: Sequence[Requirement] | None = None,
+        *,
+        gradient: Gradient | str = Gradient.EXACT,
+        norm: NormGradient | str = NormGradient.STE,
+        dual_rate: float = 0.01,
+        dual_rule: DualRule | str = DualRule.ASCENT,
+        dual_damping: float = 0.0,
+        dual_nu: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.net = net
+        self.loss = loss
+        self.requirements = tuple((OutputConstraint(), LayerConstraint()) if constraints is None else constraints)
+        if not self.requirements:
+            raise InputError("a Lagrangian needs at least one constraint; without any, train on the task loss itself")
+        norm = choice(NormGradient, norm, "norm gradient")
+        self.gradient = choice(Gradient, gradient, "gradient")
+        if self.gradient is Gradient.EXACT and norm is NormGradient.STE:
+            self.gradient = Gradient.NORMS
+        self._resolved = {
+            plan.name: [(requirement, requirement.resolve(net, plan)) for requirement in self.requirements]
+            for plan in net.plans.values()
+        }
+        resolved = [each for plan in self._resolved.values() for _, found in plan for each in found]
+        self.duals = Duals(resolved, dual_rate, dual_rule, dual_damping, dual_nu)
+        like = next(net.parameters())
+        tolerances = [each.tolerance for each in resolved for _ in range(each.channels)]
+        self.register_buffer("tolerances", torch.tensor(tolerances), persistent=False)
+        self.register_buffer("distance_sum", torch.zeros(len(tolerances)))
+        self.register_buffer("samples", torch.zeros(()))
+        for module in (self.duals, self):
+            for name, buffer in list(module.named_buffers(recurse=False)):
+                module._buffers[name] = buffer.to(like.device, like.dtype)
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """All constraints, in the order of the duals."""
+        return self.duals.constraints
+
+    def forward(self, inputs: Any, target: Any) -> Tensor:
+        """The Lagrangian on a batch. In training it also keeps the sums that `dual_step` averages."""
+        terms = self.terms(inputs, target)
+        if self.training:
+            self.accumulate(terms)
+        return self.value(terms)
+
+    def terms(self, inputs: Any, target: Any) -> Terms:
+        """The parts, for a batch: one forward in full precision and one under each plan."""
+        full = call_model(self.net, inputs)
+        loss = self.loss(full, target)
+        outputs: dict[str, Tensor] = {"full": full}
+        distances: list[Tensor] = []
+        for name, plan in self.net.plans.items():
+            wanted = (requirement.request(self.net, plan) for requirement, _ in self._resolved[name])
+            recorder = Recorder(request for request in wanted if request is not None)
+            with self.net.under(plan, self.gradient, recorder):
+                low = outputs[name] = call_model(self.net, inputs)
+            for requirement, constraints in self._resolved[name]:
+                distances += requirement.distances(constraints, full, low, recorder)
+        return Terms(loss, torch.cat(distances), outputs)
+
+    def value(self, terms: Terms) -> Tensor:
+        """Task loss + sum of multiplier x slack."""
+        return terms.loss + (self.duals.multipliers * (terms.distances - self.tolerances)).sum()
+
+    @torch.no_grad()
+    def accumulate(self, terms: Terms) -> None:
+        """Add a batch to the running mean of the distances, without waiting for the device."""
+        size = len(terms.outputs["full"])
+        self.distance_sum += terms.distances * size
+        self.samples += size
+
+    def mean_distances(self) -> Tensor:
+        """The mean distances since the last dual step, over all samples of all ranks."""
+        total = torch.cat([self.distance_sum, self.samples.view(1)])
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            torch.distributed.all_reduce(total)
+        return total[:-1] / total[-1]
+
+    @torch.no_grad()
+    def dual_step(self) -> Tensor:
+        """One dual step on the slacks seen since the last one; returns these slacks."""
+        slacks = self.mean_distances() - self.tolerances
+        self.duals.step(slacks)
+        self.distance_sum.zero_()
+        self.samples.zero_()
+        return slacks

@@ -1,0 +1,45 @@
+"""Distances between a layer's two sides, one number per channel.
+
+squared, absolute   mean of (a - b)^2 or |a - b| over samples and positions
+relative            the squared distance over the full-precision side's variance: what batch norm would make of it, and
+                    the inverse of the signal-to-noise ratio
+"""
+
+from enum import StrEnum
+
+import torch
+from torch import Tensor
+
+VARIANCE_EPSILON = 1e-5  # as in batch norm
+
+
+class Distance(StrEnum):
+    """How two activations are compared, and where."""
+
+    SQUARED = "squared"
+    """Squared error of the activation that the next layer reads (the paper)."""
+    ABSOLUTE = "absolute"
+    """Absolute error of the activation that the next layer reads."""
+    RELATIVE = "relative"
+    """Squared error of the layer's own output, over the full-precision side's variance per channel."""
+
+    @property
+    def at_reader(self) -> bool:
+        """Whether the sides are compared where the next layer reads, rather than at the layer's own output."""
+        return self is not Distance.RELATIVE
+
+    def per_channel(self, full: Tensor, low: Tensor, channel_dim: int) -> Tensor:
+        """The distance of each channel, in float32 or better."""
+        full, low = precise(full), precise(low)
+        others = [dim for dim in range(full.dim()) if dim != channel_dim % full.dim()]
+        if self is Distance.ABSOLUTE:
+            return (full - low).abs().mean(others)
+        error = (full - low).square().mean(others)
+        if self is Distance.SQUARED:
+            return error
+        return error / (torch.var(full, others, correction=0) + VARIANCE_EPSILON)
+
+
+def precise(tensor: Tensor) -> Tensor:
+    """In float32 at least: distances of bfloat16 activations would be lost in rounding."""
+    return tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor

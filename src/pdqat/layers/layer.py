@@ -1,0 +1,184 @@
+"""Precision-aware Conv1d, Conv2d, Conv3d and Linear: one forward for all of them.
+
+A plain layer becomes precision-aware by changing its class in place, so it stays the same object with the same
+Parameters and hooks, wherever the model refers to it; changing the class back makes it plain again.
+"""
+
+from typing import Any, Self
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pdqat.layers.state import Gradient, ViewState
+from pdqat.precision import FULL, Precision
+from pdqat.quantizers import Quantizer, Scheme
+
+
+class LayerQuantizers(nn.Module):
+    """The quantisers of one layer under one plan."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        super().__init__()
+        self.weight = scheme.weight()
+        self.activation = scheme.activation()
+
+
+class PrecisionLayer(nn.Module):
+    """A layer that computes what the network's view asks for.
+
+    In full precision it uses `quantizer.full(weight)`; under a plan its input goes through the activation quantiser and
+    its weight through the weight quantiser. A layer that no plan quantises (`quantizer` is None) uses its weight as is.
+    """
+
+    weight: nn.Parameter
+    bias: nn.Parameter | None
+    name: str
+    state: ViewState
+    quantizer: Quantizer | None
+    views: nn.ModuleDict
+    norm_after: str | None
+    """The norm that this layer's output enters, directly or through additions."""
+    is_read: bool
+    """Whether a quantised layer reads this layer's output, behind that norm if there is one."""
+    roundings_behind: frozenset[str]
+    """The plans under which some layer is quantised after this one."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+        """The layer under the network's current view."""
+        plan = self.state.plan
+        if plan is None:
+            return self.operate(input, self.full_weight(), self.bias)
+        precision = plan[self.name]
+        live = self.state.gradient is not Gradient.NORMS or plan.name not in self.roundings_behind
+        bias = self.bias if live or self.bias is None else self.bias.detach()
+        if precision == FULL:
+            weight = self.full_weight()
+            return self.operate(input, weight if live else weight.detach(), bias)
+        view = self.views[plan.name]
+        assert isinstance(view, LayerQuantizers)
+        z = self._quantized_input(view, input, precision)
+        output = self.operate(z, self._quantized_weight(view, precision), bias)
+        recorder = self.state.recorder
+        if recorder is not None and recorder.wants(self.name):
+            self._record_twin(view, z.detach(), output.detach())
+        return output
+
+    def full_weight(self) -> Tensor:
+        """The weight that the full-precision network uses."""
+        return self.weight if self.quantizer is None else self.quantizer.full(self.weight)
+
+    def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        """The convolution or product itself."""
+        raise NotImplementedError
+
+    @property
+    def channel_dim(self) -> int:
+        """Which dimension of the output is its channels."""
+        raise NotImplementedError
+
+    def _quantized_input(self, view: LayerQuantizers, input: Tensor, precision: Precision) -> Tensor:  # noqa: A002
+        bits = precision.activation
+        if bits is None:
+            return input
+        if self.state.calibrating:
+            view.activation.calibrate(input, bits)
+        elif self.training:
+            view.activation.observe(input, bits)
+        if self.state.gradient is Gradient.EXACT:
+            return view.activation.quantize(input.detach(), bits)
+        return view.activation.straight_through(input, bits)
+
+    def _quantized_weight(self, view: LayerQuantizers, precision: Precision) -> Tensor:
+        bits = precision.weight
+        if bits is None:
+            weight = view.weight.full(self.weight)
+            return weight.detach() if self.state.gradient is Gradient.NORMS else weight
+        if self.state.calibrating:
+            view.weight.calibrate(self.weight, bits)
+        if self.state.gradient is Gradient.STRAIGHT_THROUGH:
+            return view.weight.straight_through(self.weight, bits)
+        return view.weight.quantize(self.weight.detach(), bits)
+
+    def _record_twin(self, view: LayerQuantizers, z: Tensor, low: Tensor) -> None:
+        """Compare layer(z, full(w)) with layer(z, quantize(w)); z and the low side are constants."""
+        recorder = self.state.recorder
+        assert recorder is not None
+        full = self.operate(z, self.full_weight(), None if self.bias is None else self.bias.detach())
+        recorder.compare(self.name, full, low, self.channel_dim, at_reader=False)
+        read = view.activation.full if self.is_read else _as_is
+        if self.norm_after is not None:
+            recorder.defer(self.name, self.norm_after, full - low, read)
+        else:
+            recorder.compare(self.name, read(full), read(low), self.channel_dim, at_reader=True)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """A plain model's state has no quantisers: keep the ones that are here."""
+        for key, value in self.views.state_dict(prefix=f"{prefix}views.").items():
+            state_dict.setdefault(key, value)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    @classmethod
+    def convert_(cls, layer: nn.Module, name: str, state: ViewState) -> Self:
+        """Make a plain layer precision-aware, in place. Its links and quantisers are the caller's to set."""
+        layer.__class__ = cls
+        assert isinstance(layer, cls)
+        layer.name, layer.state, layer.quantizer, layer.views = name, state, None, nn.ModuleDict()
+        layer.norm_after, layer.is_read, layer.roundings_behind = None, False, frozenset()
+        return layer
+
+    def restore_(self) -> None:
+        """Make it a plain layer again, in place."""
+        for attribute in ("name", "state", "quantizer", "views", "norm_after", "is_read", "roundings_behind"):
+            delattr(self, attribute)
+        self.__class__ = next(plain for plain, aware in LAYERS.items() if aware is type(self))  # type: ignore[assignment]
+
+
+class PrecisionConv(PrecisionLayer):
+    """What the three convolutions share."""
+
+    def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        """The convolution, with torch's own handling of padding modes."""
+        result: Tensor = self._conv_forward(input, weight, bias)
+        return result
+
+    @property
+    def channel_dim(self) -> int:
+        """Channels stand before the spatial dimensions."""
+        return 1 - self.weight.dim()
+
+
+class PrecisionConv1d(PrecisionConv, nn.Conv1d):
+    """A Conv1d that knows its precision."""
+
+
+class PrecisionConv2d(PrecisionConv, nn.Conv2d):
+    """A Conv2d that knows its precision."""
+
+
+class PrecisionConv3d(PrecisionConv, nn.Conv3d):
+    """A Conv3d that knows its precision."""
+
+
+class PrecisionLinear(PrecisionLayer, nn.Linear):
+    """A Linear that knows its precision."""
+
+    def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        """The product."""
+        return F.linear(input, weight, bias)
+
+    @property
+    def channel_dim(self) -> int:
+        """Channels stand last."""
+        return -1
+
+
+LAYERS: dict[type[nn.Module], type[PrecisionLayer]] = {
+    nn.Conv1d: PrecisionConv1d,
+    nn.Conv2d: PrecisionConv2d,
+    nn.Conv3d: PrecisionConv3d,
+    nn.Linear: PrecisionLinear,
+}
+
+
+def _as_is(tensor: Tensor) -> Tensor:
+    return tensor

@@ -1,0 +1,111 @@
+"""Precision-aware batch norms: each view has statistics of its own and, unless tied, affine parameters of its own.
+
+The full-precision view's are the module's own, under the plain model's state_dict keys; a plan's stand under `views`.
+"""
+
+import copy
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from pdqat.layers.state import ViewState
+
+
+class PrecisionNorm(_BatchNorm):
+    """A batch norm that computes what the network's view asks for."""
+
+    name: str
+    state: ViewState
+    views: nn.ModuleDict
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
+        """The norm under the network's current view."""
+        plan = self.state.plan
+        if plan is None:
+            if self.training and not self.state.track_statistics:
+                return F.batch_norm(input, None, None, self.weight, self.bias, training=True, eps=self.eps)
+            return super().forward(input)
+        view = self.views[plan.name]
+        assert isinstance(view, _BatchNorm)
+        recorder = self.state.recorder
+        awaited = recorder is not None and recorder.awaits(self.name)
+        slope = _slope(view, input) if awaited else None
+        output: Tensor = view(input)
+        if recorder is not None and slope is not None:
+            recorder.through_norm(self.name, output.detach(), slope, channel_dim=1)
+        return output
+
+    def add_view(self, name: str, tied: bool) -> None:
+        """Give a plan its own norm, started as a copy of the full-precision one; tied, with the same affine part."""
+        plain = copy.deepcopy({key: value for key, value in self.__dict__.items() if key not in ("state", "views")})
+        plain["_modules"] = {}
+        view = _BatchNorm.__new__(_plain_class(self))
+        view.__dict__.update(plain)
+        del view.__dict__["name"]
+        if tied:
+            view.weight, view.bias = self.weight, self.bias
+        self.views[name] = view
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """A plain model's state has one norm: every view starts from it."""
+        for view in self.views:
+            for key in self.views[view].state_dict():
+                if prefix + key in state_dict:
+                    state_dict.setdefault(f"{prefix}views.{view}.{key}", state_dict[prefix + key])
+        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
+
+    @classmethod
+    def convert_(cls, norm: nn.Module, name: str, state: ViewState) -> Self:
+        """Make a plain norm precision-aware, in place."""
+        norm.__class__ = cls
+        assert isinstance(norm, cls)
+        norm.name, norm.state, norm.views = name, state, nn.ModuleDict()
+        return norm
+
+    def restore_(self) -> None:
+        """Make it a plain norm again, in place, as the full-precision view has it."""
+        for attribute in ("name", "state", "views"):
+            delattr(self, attribute)
+        self.__class__ = _plain_class(self)  # type: ignore[assignment]
+
+
+class PrecisionBatchNorm1d(PrecisionNorm, nn.BatchNorm1d):
+    """A BatchNorm1d that knows the view."""
+
+
+class PrecisionBatchNorm2d(PrecisionNorm, nn.BatchNorm2d):
+    """A BatchNorm2d that knows the view."""
+
+
+class PrecisionBatchNorm3d(PrecisionNorm, nn.BatchNorm3d):
+    """A BatchNorm3d that knows the view."""
+
+
+NORMS: dict[type[nn.Module], type[PrecisionNorm]] = {
+    nn.BatchNorm1d: PrecisionBatchNorm1d,
+    nn.BatchNorm2d: PrecisionBatchNorm2d,
+    nn.BatchNorm3d: PrecisionBatchNorm3d,
+}
+
+
+def _plain_class(norm: PrecisionNorm) -> type[nn.Module]:
+    return next(plain for plain, aware in NORMS.items() if aware is type(norm))
+
+
+@torch.no_grad()
+def _slope(norm: _BatchNorm, input: Tensor) -> Tensor:  # noqa: A002
+    """weight / sqrt(variance + eps) per channel, shaped to multiply the input: what the norm multiplies by now."""
+    shape = [1, -1] + [1] * (input.dim() - 2)
+    if norm.training or norm.running_var is None:
+        variance = torch.var(
+            input.float() if input.dtype != torch.float64 else input,
+            [dim for dim in range(input.dim()) if dim != 1],
+            correction=0,
+        )
+    else:
+        variance = norm.running_var
+    slope = torch.rsqrt(variance + norm.eps)
+    return (slope if norm.weight is None else slope * norm.weight).view(shape)

@@ -1,0 +1,67 @@
+"""Which view of a network is being computed. One object, shared by all precision-aware modules of one network.
+
+Modules reach it through an attribute, never through a global or a closure, so a deep copy of the network gets its own.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from pdqat.precision import BitPlan
+
+if TYPE_CHECKING:
+    from pdqat.layers.recorder import Recorder
+
+
+class Gradient(StrEnum):
+    """What a gradient through the low-precision view may reach."""
+
+    EXACT = "exact"
+    """Rounding has gradient zero: only what lies behind the last rounding gets any."""
+    NORMS = "norms"
+    """As exact for weights and biases; the batch norms' affine parameters follow a straight-through gradient."""
+    STRAIGHT_THROUGH = "straight-through"
+    """Rounding is passed over: weights and norms alike follow a straight-through gradient."""
+
+
+class ViewState:
+    """The view that the modules compute now: full precision, or a plan with its gradient rule and its recorder."""
+
+    def __init__(self) -> None:
+        self.plan: BitPlan | None = None
+        self.gradient = Gradient.EXACT
+        self.recorder: Recorder | None = None
+        self.calibrating = False
+        self.track_statistics = True
+
+    @contextmanager
+    def under(
+        self, plan: BitPlan | None, gradient: Gradient = Gradient.EXACT, recorder: "Recorder | None" = None
+    ) -> Iterator[None]:
+        """Compute under `plan`, or in full precision if it is None, until the block ends."""
+        before = self.plan, self.gradient, self.recorder
+        self.plan, self.gradient, self.recorder = plan, gradient, recorder
+        try:
+            yield
+        finally:
+            self.plan, self.gradient, self.recorder = before
+
+    @contextmanager
+    def twin(self) -> Iterator[None]:
+        """Compute in full precision on low-precision inputs, leaving the running statistics as they are."""
+        self.track_statistics = False
+        try:
+            with self.under(None):
+                yield
+        finally:
+            self.track_statistics = True
+
+    @contextmanager
+    def calibration(self) -> Iterator[None]:
+        """Let quantisers set their state from what they see."""
+        self.calibrating = True
+        try:
+            yield
+        finally:
+            self.calibrating = False

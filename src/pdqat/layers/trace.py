@@ -1,0 +1,161 @@
+"""What one forward of the plain model on an example tells: order of the layers, and where their outputs go.
+
+The way of a tensor is read off autograd's graph, so any module that runs can be traced, whatever its control flow.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from pdqat.errors import InputError
+
+
+@dataclass
+class Trace:
+    """Layers in the order of their first call, and for each where its output goes."""
+
+    order: list[str] = field(default_factory=list)
+    norm_after: dict[str, str] = field(default_factory=dict)
+    """Layer to the batch norm that its output enters, directly or through additions."""
+    readers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Layer or norm to the layers that read its output, directly or through functions of one tensor."""
+
+
+def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str, nn.Module], example: Any) -> Trace:
+    """Run `model` once, in evaluation mode and with its state untouched, and watch its layers and norms."""
+    result, made = Trace(), dict[Any, _Call]()
+    calls: list[_Call] = []
+    at_a_norm: set[int] = set()
+
+    def after_layer(name: str, args: tuple[Any, ...], output: Any) -> None:
+        source = _read_through(args[0].grad_fn, made)
+        if source is not None:
+            result.readers[source.name].add(name)
+        if name not in result.order:
+            result.order.append(name)
+        calls.append(_Call(len(calls), name))
+        made[output.grad_fn] = calls[-1]
+
+    def after_norm(name: str, args: tuple[Any, ...], output: Any) -> None:
+        terms = [call for call in _added_into(args[0].grad_fn, made) if call.name in layers]
+        calls.append(_Call(len(calls), name, tuple(term for term in terms if term.number not in at_a_norm)))
+        at_a_norm.update(term.number for term in terms)
+        made[output.grad_fn] = calls[-1]
+
+    with _watched(layers, after_layer), _watched(norms, after_norm), _differentiable(model):
+        try:
+            output = call_model(model, example)
+        except Exception as error:
+            raise InputError(f"the model can't process the example input ({describe(example)}): {error}") from error
+    if not isinstance(output, Tensor):
+        raise InputError(f"the model returns a {type(output).__name__}; wrap it in a module that returns one tensor")
+    result.norm_after = _settled(calls)
+    return result
+
+
+def call_model(model: nn.Module, inputs: Any) -> Any:
+    """Call with a tuple as positional arguments, a mapping as keyword arguments, anything else as the one argument."""
+    if isinstance(inputs, tuple | list):
+        return model(*inputs)
+    if isinstance(inputs, Mapping):
+        return model(**inputs)
+    return model(inputs)
+
+
+def describe(example: Any) -> str:
+    """The shape of an example, for messages."""
+    if isinstance(example, Tensor):
+        return f"shape {tuple(example.shape)}"
+    if isinstance(example, tuple | list):
+        return ", ".join(describe(part) for part in example)
+    return type(example).__name__
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of a layer or norm; for a norm, the layer calls whose outputs enter a norm here for the first time."""
+
+    number: int
+    name: str
+    entering: tuple["_Call", ...] = ()
+
+
+def _settled(calls: list[_Call]) -> dict[str, str]:
+    """Layers whose every call enters the same norm, and nothing else waits there when it does."""
+    norms_of: dict[str, set[str]] = defaultdict(set)
+    for call in calls:
+        for layer in call.entering:
+            norms_of[layer.name].add(call.name)
+    norm_after = {layer: min(norms) for layer, norms in norms_of.items() if len(norms) == 1}
+    waiting: dict[str, set[_Call]] = defaultdict(set)
+    unclear: set[_Call] = set()
+    for call in calls:
+        if call.name in norm_after:
+            waiting[norm_after[call.name]].add(call)
+        else:
+            here = {layer for layer in call.entering if layer.name in norm_after}
+            unclear |= waiting[call.name] ^ here
+            waiting[call.name].clear()
+    unclear = unclear.union(*waiting.values())
+    return {layer: norm for layer, norm in norm_after.items() if layer not in {call.name for call in unclear}}
+
+
+def _added_into(node: Any, made: Mapping[Any, _Call]) -> Iterator[_Call]:
+    """The calls that made the terms of a sum."""
+    nodes, seen = [node], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node in made:
+            yield made[node]
+        elif type(node).__name__ == "AddBackward0":
+            nodes.extend(parent for parent, _ in node.next_functions)
+
+
+def _read_through(node: Any, made: Mapping[Any, _Call]) -> _Call | None:
+    """The call that made a tensor, seen through functions of one tensor such as clip, ReLU and pooling."""
+    while node is not None and node not in made:
+        parents = [parent for parent, _ in node.next_functions if parent is not None]
+        node = parents[0] if len(parents) == 1 else None
+    return None if node is None else made[node]
+
+
+@contextmanager
+def _watched(modules: Mapping[str, nn.Module], watch: Any) -> Iterator[None]:
+    handles: list[RemovableHandle] = []
+    for name, module in modules.items():
+
+        def hook(_: nn.Module, args: tuple[Any, ...], output: Any, name: str = name) -> None:
+            watch(name, args, output)
+
+        handles.append(module.register_forward_hook(hook))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@contextmanager
+def _differentiable(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode with every parameter part of the graph, and back as it was."""
+    modes = {module: module.training for module in model.modules()}
+    needs = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    model.eval()
+    model.requires_grad_(True)
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+        for parameter, need in needs.items():
+            parameter.requires_grad_(need)

@@ -1,0 +1,115 @@
+"""Precision, the bits of one layer, and BitPlan, the bits of all of them.
+
+The low-precision model f^q of the paper is "the network under a BitPlan".
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Self
+
+from pdqat.errors import InputError
+
+MIN_BITS, MAX_BITS = 1, 8
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Bits of a layer's weights and of the activations it reads, 1 to 8 each; None is full precision.
+
+    >>> Precision.parse("2") == Precision(2, 2)
+    True
+    >>> str(Precision.parse("w4a8"))
+    'w4a8'
+    """
+
+    weight: int | None
+    activation: int | None
+
+    def __post_init__(self) -> None:
+        for what, bits in (("weight", self.weight), ("activation", self.activation)):
+            if bits is not None and (isinstance(bits, bool) or not isinstance(bits, int)):
+                raise InputError(f"{what} bits must be a whole number or None, not {bits!r}")
+            if bits is not None and not MIN_BITS <= bits <= MAX_BITS:
+                raise InputError(f"{what} bits must be from {MIN_BITS} to {MAX_BITS}, not {bits}")
+
+    @classmethod
+    def parse(cls, text: "str | int | Precision") -> "Precision":
+        """Read "2", "w4a8", "w4" (weights only), "a8" (activations only) or "full"."""
+        if isinstance(text, Precision):
+            return text
+        given = str(text).strip().lower()
+        if given == "full":
+            return FULL
+        if re.fullmatch(r"\d+", given):
+            return cls(int(given), int(given))
+        match = re.fullmatch(r"(?:w(\d+))?(?:a(\d+))?", given)
+        if not given or match is None:
+            raise InputError(f"a precision is a number of bits from 1 to 8, 'w4a8', 'w4', 'a8' or 'full', not {text!r}")
+        weight, activation = (int(bits) if bits else None for bits in match.groups())
+        return cls(weight, activation)
+
+    def __str__(self) -> str:
+        if self == FULL:
+            return "full"
+        if self.weight == self.activation:
+            return str(self.weight)
+        weight = "" if self.weight is None else f"w{self.weight}"
+        return weight + ("" if self.activation is None else f"a{self.activation}")
+
+    @property
+    def lowest_bits(self) -> int | None:
+        """The smaller of the two bit-widths; None in full precision."""
+        return min((bits for bits in (self.weight, self.activation) if bits is not None), default=None)
+
+
+FULL = Precision(None, None)
+
+
+@dataclass(frozen=True)
+class BitPlan:
+    """A name and a precision for every quantised layer.
+
+    >>> plan = BitPlan.uniform("2", ["conv0", "conv1"])
+    >>> plan.name, str(plan["conv1"])
+    ('2-bit', '2')
+    """
+
+    name: str
+    precisions: Mapping[str, Precision]
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+", self.name):
+            raise InputError(f"a plan's name consists of letters, digits, '-' and '_', not {self.name!r}")
+        if self.name == "full":
+            raise InputError("a plan can't be called 'full': that is the full-precision view's name")
+        parsed = {layer: Precision.parse(precision) for layer, precision in self.precisions.items()}
+        object.__setattr__(self, "precisions", MappingProxyType(parsed))
+
+    @classmethod
+    def uniform(cls, precision: str | int | Precision, layers: Iterable[str]) -> Self:
+        """The plan that gives every layer the same precision, named after it ("2-bit", "w4a8")."""
+        precision = Precision.parse(precision)
+        text = str(precision)
+        return cls(f"{text}-bit" if text.isdigit() else text, dict.fromkeys(layers, precision))
+
+    def __getitem__(self, layer: str) -> Precision:
+        return self.precisions.get(layer, FULL)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, dict[str, Precision]]]:
+        return type(self), (self.name, dict(self.precisions))
+
+    @property
+    def low_layers(self) -> list[str]:
+        """The layers that are not in full precision, in the plan's order."""
+        return [layer for layer, precision in self.precisions.items() if precision != FULL]
+
+    @property
+    def lowest_bits(self) -> int | None:
+        """The smallest bit-width anywhere in the plan; None if all is in full precision."""
+        bits = (precision.lowest_bits for precision in self.precisions.values())
+        return min((each for each in bits if each is not None), default=None)
