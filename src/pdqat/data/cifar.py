@@ -103,7 +103,7 @@ def _unpickled_records(content: bytes, variant: _Variant, origin: str) -> NDArra
     if not isinstance(pixels, PickledArray) or pixels.values.ndim != 2 or pixels.values.shape[1] != PIXELS:
         raise InputError(f"{origin} has no field 'data' with uint8 pixels [N, {PIXELS}].")
     columns = [_label_column(batch, field, len(pixels.values), origin) for field in variant.label_fields]
-    return np.concatenate([*columns, pixels.values], axis=1)
+    return np.ascontiguousarray(np.concatenate([*columns, pixels.values], axis=1))
 
 
 def _label_column(batch: dict[object, object], field: str, count: int, origin: str) -> NDArray[np.uint8]:

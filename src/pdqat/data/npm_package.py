@@ -79,9 +79,9 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
 
 def _labels(archive: tarfile.TarFile, name: str, files: int) -> list[NDArray[np.uint8]]:
     """Return a column of label bytes for each of the `files` that the labels in `name` belong to."""
+    content = _member(archive, name)
     try:
-        labels = json.loads(_member(archive, name))
-        column = np.array(labels, dtype=np.uint8).reshape(files, IMAGES_PER_FILE, 1)
+        column = np.array(json.loads(content), dtype=np.uint8).reshape(files, IMAGES_PER_FILE, 1)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{name} in the npm package {PACKAGE} isn't a list of labels, one an image") from error
     return list(column)

@@ -28,12 +28,12 @@ class PickledArray:
     def __setstate__(self, state: tuple[int, tuple[int, ...], object, bool, bytes | str]) -> None:
         """Fill the array from numpy's state: version, shape, type, order and raw bytes."""
         _, shape, kind, fortran, raw = state
-        _require(isinstance(kind, _ByteType) and fortran in (False, 0), "an array other than row-major uint8")
+        _require(isinstance(kind, _ByteType), "an array of another type than uint8")
         _require(all(type(extent) is int and extent >= 0 for extent in shape), "an array of impossible shape")
         content = raw.encode("latin1") if isinstance(raw, str) else raw
         _require(isinstance(content, bytes), "an array with no bytes in it")
         _require(len(content) == math.prod(shape), "an array whose shape doesn't fit its content")
-        self.values = np.frombuffer(content, dtype=np.uint8).reshape(shape)
+        self.values = np.frombuffer(content, dtype=np.uint8).reshape(shape, order="F" if fortran else "C")
 
 
 class _ByteType:
@@ -111,9 +111,10 @@ def loads(content: bytes, origin: str) -> object:
 
 
 def _check_memo(content: bytes) -> None:
-    """Refuse a pickle that numbers its objects beyond reason: the unpickler reserves memory up to the highest number."""
+    """Refuse a pickle that numbers its objects beyond reason: the unpickler reserves memory up to that number."""
     for opcode, argument, _ in pickletools.genops(content):
-        _require("PUT" not in opcode.name or int(argument) <= len(content), "an impossible instruction")
+        if opcode.name in ("PUT", "BINPUT", "LONG_BINPUT"):
+            _require(isinstance(argument, int) and argument <= len(content), "an impossible instruction")
 
 
 def _require(condition: bool, complaint: str) -> None:

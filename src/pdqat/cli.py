@@ -1,0 +1,211 @@
+"""The command line: pdqat train, eval, show and data."""
+
+import argparse
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
+
+from rich.console import Console
+
+import pdqat
+from pdqat import data
+from pdqat.errors import InputError
+from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
+from pdqat.training import Run, TrainConfig, Trainer
+from pdqat.training.config import PRESETS, read_toml, resolve_config
+from pdqat.training.evaluation import evaluate
+from pdqat.training.files import load_checkpoint
+from pdqat.training.setup import Setup
+from pdqat.training.summary import constraint_entries
+
+BAD_INPUT = 2
+INTERRUPTED = 130
+
+
+class Parser(argparse.ArgumentParser):
+    """Says in one sentence what is wrong with the arguments."""
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse for bad arguments."""
+        raise InputError(f"{message} (see {self.prog} --help)")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    try:
+        options = _parser().parse_args(arguments)
+        options.command(options)
+    except InputError as error:
+        print(f"pdqat: {' '.join(str(error).split())}", file=sys.stderr)
+        return BAD_INPUT
+    except KeyboardInterrupt:
+        print("pdqat: interrupted; what was finished is kept", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _train(options: argparse.Namespace) -> None:
+    flags = {each.name: getattr(options, each.name) for each in dataclasses.fields(TrainConfig) if each.name in options}
+    if options.resume is not None:
+        if flags or options.config or options.preset or options.out:
+            raise InputError("--resume takes everything from the run folder: give no other option with it")
+        run = Run.open(options.resume)
+        config = run.config()
+        if run.summary_file.exists():
+            raise InputError(f"the run {run.path} is finished; see it with: pdqat show {run.path}")
+    else:
+        config = resolve_config(options.preset, read_toml(options.config) if options.config else {}, flags)
+        folder = options.out or Path("runs") / f"{config.data}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
+        Setup(config)
+        run = Run.create(folder, config)
+    console = Console()
+    trainer = Trainer(run, config)
+    _say_left_alone(console, trainer.setup)
+    with TrainingProgress(console) as progress:
+        summary = trainer.train(progress)
+    show_summary(console, summary, str(run.path))
+
+
+def _eval(options: argparse.Namespace) -> None:
+    run = Run.open(options.run)
+    setup = Setup(run.config())
+    path = run.last if options.checkpoint == "last" else run.best
+    setup.load(load_checkpoint(path), path)
+    batches = setup.test_batches() if options.part == "test" else setup.validation_batches()
+    found = evaluate(setup.objective, batches)
+    constraints = constraint_entries(setup.objective, found.distances)
+    if options.json:
+        print(json.dumps({"part": options.part, "accuracy": found.accuracy, "constraints": constraints}, indent=2))
+    else:
+        show_evaluation(Console(), found.accuracy, constraints, options.part)
+
+
+def _show(options: argparse.Namespace) -> None:
+    run = Run.open(options.run)
+    summary = run.summary()
+    if options.json:
+        print(json.dumps(summary, indent=2))
+    else:
+        show_summary(Console(), summary, str(run.path))
+
+
+def _data(options: argparse.Namespace) -> None:
+    console = Console(stderr=True)
+    folder = options.folder or data.default_folder()
+    path = data.fetch(options.name, folder, lambda message: console.print(message, highlight=False))
+    print(path)
+
+
+def _say_left_alone(console: Console, setup: Setup) -> None:
+    kept = setup.net.left_alone
+    console.print(f"{len(setup.net.layers)} layers quantised; in full precision:", highlight=False)
+    for name, reason in kept.items():
+        console.print(f"  {name}: {reason}", highlight=False, soft_wrap=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="pdqat", description="Train PyTorch models that survive low precision.")
+    parser.add_argument("--version", action="version", version=f"pdqat {pdqat.__version__}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    train = commands.add_parser(
+        "train",
+        help="train a network under precision constraints",
+        description="Train a network to do its task while staying close to its own low-precision version. "
+        "Every option is also a key of the file given with --config (with underscores).",
+        argument_default=argparse.SUPPRESS,
+    )
+    train.set_defaults(command=_train, resume=None, config=None, preset=None, out=None)
+    train.add_argument("--config", type=Path, metavar="FILE", help="TOML file with any of the options below")
+    presets = ", ".join(PRESETS)
+    train.add_argument("--preset", metavar="NAME", help=f"start from a set of options: {presets}")
+    train.add_argument("--out", type=Path, metavar="DIR", help="run folder to make; by default a new one below runs/")
+    train.add_argument("--resume", type=Path, metavar="RUN", help="continue the run in this folder")
+    _add_config_flags(train)
+
+    evaluate_ = commands.add_parser("eval", help="measure a run's model again")
+    evaluate_.set_defaults(command=_eval)
+    evaluate_.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    evaluate_.add_argument("--part", choices=("test", "validation"), default="test", help="which images (default: test)")
+    evaluate_.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which state (default: best)")
+    evaluate_.add_argument("--json", action="store_true", help="print JSON instead of tables")
+
+    show = commands.add_parser("show", help="show the final tables of a run again")
+    show.set_defaults(command=_show)
+    show.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    show.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+    fetch = commands.add_parser("data", help="fetch and verify a data set")
+    fetch.set_defaults(command=_data)
+    fetch.add_argument("name", metavar="NAME", choices=("cifar10", "cifar100"), help="cifar10 or cifar100")
+    fetch.add_argument("--folder", type=Path, metavar="DIR", help="where to keep it; by default $PDQAT_DATA or ~/.cache/pdqat")
+    return parser
+
+
+def _add_config_flags(parser: argparse.ArgumentParser) -> None:
+    """A flag for every field of TrainConfig, checked where all values are checked."""
+    hints = get_type_hints(TrainConfig)
+    for each in dataclasses.fields(TrainConfig):
+        flag, text, hint = f"--{each.name.replace('_', '-')}", each.metadata["help"], hints[each.name]
+        default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+        shown = " ".join(map(str, default)) if isinstance(default, list | dict) else str(default)
+        text = text if default is None or not shown else f"{text} (default: {shown})"
+        text = text.replace("%", "%%")
+        plain = next((arg for arg in get_args(hint) if arg is not type(None)), hint) if type(None) in get_args(hint) else hint
+        if plain is bool:
+            parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
+        elif get_origin(plain) is list:
+            kind = get_args(plain)[0]
+            parser.add_argument(flag, nargs="+", type=_number if kind is float else str, help=text, metavar="X")
+        elif get_origin(plain) is dict:
+            values = get_args(plain)[1]
+            parser.add_argument(flag, nargs="+", action=_Pairs, of_numbers=values is float, help=text, metavar="PATTERN=X")
+        elif issubclass(plain, StrEnum):
+            parser.add_argument(flag, help=f"{text}; one of {', '.join(plain)}", metavar="NAME")
+        else:
+            kind_of = {int: _whole_number, float: _number, str: str}[plain]
+            parser.add_argument(flag, type=kind_of, help=text, metavar={int: "N", float: "X", str: "TEXT"}[plain])
+
+
+class _Pairs(argparse.Action):
+    """PATTERN=VALUE arguments as a dictionary."""
+
+    def __init__(self, *args: Any, of_numbers: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._of_numbers = of_numbers
+
+    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
+        """Called by argparse."""
+        pairs = dict(getattr(namespace, self.dest, {}))
+        for text in values:
+            pattern, sign, value = text.rpartition("=")
+            if not sign or not pattern:
+                raise InputError(f"{option_string} takes PATTERN=VALUE, not {text!r}")
+            pairs[pattern] = _number(value) if self._of_numbers else value
+        setattr(namespace, self.dest, pairs)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}") from None
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}") from None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

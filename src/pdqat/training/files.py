@@ -1,0 +1,74 @@
+"""Writing so that nothing is lost, and reading so that nothing runs."""
+
+import io
+import os
+import pickle
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from pdqat.errors import InputError
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write to a temporary name, flush to disk, rename: at any moment the old or the new file is there, whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InputError(f"can't write {path}: {error.strerror or error}") from error
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
+    """A torch file of tensors and plain values."""
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint without being able to run code from it."""
+    content = _torch_load(path, "checkpoint")
+    if not isinstance(content, dict) or content.get("format") != 1 or not isinstance(content.get("model"), dict):
+        raise InputError(f"{path} is not a checkpoint of a pdqat run")
+    return content
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """The weights in a safetensors file, a weights-only torch file or a run's checkpoint."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path} with weights to start from")
+    if path.suffix == ".safetensors":
+        try:
+            return safetensors.torch.load_file(path)
+        except (OSError, safetensors.SafetensorError) as error:
+            raise InputError(f"can't read the weights in {path}: {error}") from error
+    content = _torch_load(path, "file of weights")
+    if isinstance(content, dict) and content.get("format") == 1:
+        content = {key: value for key, value in content["model"].items() if ".views." not in f".{key}"}
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise InputError(f"{path} holds no state_dict: it must be a dictionary of names and tensors")
+    return content
+
+
+def _torch_load(path: Path, what: str) -> Any:
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise InputError(f"there is no {what} {path}") from error
+    except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError, pickle.UnpicklingError) as error:
+        raise InputError(f"the {what} {path} is damaged or not a torch file of plain tensors") from error

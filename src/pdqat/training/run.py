@@ -1,0 +1,73 @@
+"""Run: the folder of a training run, from which every later command starts. Its format is in docs/run-folder.md."""
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+from pdqat.errors import InputError
+from pdqat.training.config import TrainConfig, read_toml, resolve_config, to_toml
+from pdqat.training.files import write_atomically
+
+
+class Run:
+    """Paths and contents of a run folder."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.config_file = path / "config.toml"
+        self.metrics_file = path / "metrics.jsonl"
+        self.summary_file = path / "summary.json"
+        self.last = path / "last.pt"
+        self.best = path / "best.pt"
+
+    @classmethod
+    def create(cls, path: Path, config: TrainConfig) -> Self:
+        """A new run folder with the resolved configuration in it; nothing that exists is touched."""
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            raise InputError(f"{path} exists; give another --out, or continue that run with --resume {path}") from None
+        except OSError as error:
+            raise InputError(f"can't make the run folder {path}: {error.strerror or error}") from error
+        run = cls(path)
+        write_atomically(run.config_file, to_toml(config).encode())
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """An existing run folder."""
+        run = cls(path)
+        if not run.config_file.is_file():
+            raise InputError(f"{path} is not a run folder: it has no config.toml")
+        return run
+
+    def config(self) -> TrainConfig:
+        """The resolved configuration."""
+        return resolve_config(None, read_toml(self.config_file), {})
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """One entry an epoch."""
+        if not self.metrics_file.exists():
+            return []
+        return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
+
+    def write_metrics(self, entries: list[dict[str, Any]]) -> None:
+        """All epochs' entries, as one file."""
+        lines = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in entries)
+        write_atomically(self.metrics_file, lines.encode())
+
+    def summary(self) -> dict[str, Any]:
+        """The summary of a finished run."""
+        if not self.summary_file.is_file():
+            raise InputError(f"the run {self.path} is not finished; continue it with: pdqat train --resume {self.path}")
+        try:
+            content = json.loads(self.summary_file.read_text(encoding="utf-8"))
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(f"{self.summary_file} is damaged: {error}") from error
+        if not isinstance(content, dict):
+            raise InputError(f"{self.summary_file} is damaged: it holds no table")
+        return content
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """The last thing a run writes."""
+        write_atomically(self.summary_file, (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())

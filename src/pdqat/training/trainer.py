@@ -1,0 +1,175 @@
+"""Algorithm 1 on a run folder: primal steps on batches, dual ascent on slacks, validation, checkpoints.
+
+Whatever is random in an epoch follows from the seed and the epoch's number, and a checkpoint holds all other state, so
+a run that was stopped anywhere and continued ends with the numbers of one that was not.
+"""
+
+import time
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from pdqat.errors import InputError
+from pdqat.lagrangian import Lagrangian
+from pdqat.training.config import Method, SlackSource, TrainConfig
+from pdqat.training.evaluation import evaluate
+from pdqat.training.files import load_checkpoint, save_checkpoint
+from pdqat.training.run import Run
+from pdqat.training.setup import Setup
+from pdqat.training.summary import constraint_entries, summarize
+
+STEPS_BETWEEN_REPORTS = 10
+
+
+class Watcher(Protocol):
+    """Is told how training goes."""
+
+    def start(self, epochs: int, steps: int, done: int) -> None:
+        """Training begins: `done` of `epochs` epochs, of `steps` steps each, are behind it."""
+
+    def step(self, epoch: int, step: int, loss: float) -> None:
+        """Some steps of an epoch are done."""
+
+    def epoch(self, entry: dict[str, Any]) -> None:
+        """An epoch is done; `entry` is its line of the metrics."""
+
+
+class Trainer:
+    """Trains one run, from its last checkpoint if there is one."""
+
+    def __init__(self, run: Run, config: TrainConfig) -> None:
+        self.run = run
+        self.config = config
+        self.setup = Setup(config)
+        self.objective = self.setup.objective
+        self.optimizer = torch.optim.Adam(self.setup.net.parameters(), lr=config.lr)
+        self.step_loss = torch.compile(self.objective) if config.compile else self.objective
+        self.epoch = 0
+        self.seconds = 0.0
+        self.best: dict[str, Any] = {"epoch": 0, "accuracy": -1.0}
+        self.metrics: list[dict[str, Any]] = []
+        if run.last.exists():
+            self._restore(load_checkpoint(run.last))
+
+    def train(self, watcher: Watcher) -> dict[str, Any]:
+        """Train to the end and return the summary, which is also written into the run folder."""
+        watcher.start(self.config.epochs, len(self.setup.training_batches(0)), self.epoch)
+        while self.epoch < self.config.epochs and not self._out_of_patience():
+            started = time.perf_counter()
+            entry = self._train_epoch(watcher)
+            self.seconds += time.perf_counter() - started
+            self._save(entry)
+            watcher.epoch(entry)
+        best = load_checkpoint(self.run.best)
+        self.setup.load(best, self.run.best)
+        summary = summarize(self.setup, best["epoch"], self.epoch, self.seconds)
+        self.run.write_summary(summary)
+        return summary
+
+    def _train_epoch(self, watcher: Watcher) -> dict[str, Any]:
+        config = self.config
+        torch.manual_seed(self.setup.epoch_seed(self.epoch))
+        batches = self.setup.training_batches(self.epoch)
+        rate = learning_rate(config, self.epoch)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.objective.train()
+        losses: list[Tensor] = []
+        for step, (inputs, target) in enumerate(batches, start=1):
+            self.optimizer.zero_grad()
+            loss = self.step_loss(inputs, target)
+            loss.backward()
+            self.optimizer.step()
+            losses.append(loss.detach())
+            if config.dual_every and (self.epoch * len(batches) + step) % config.dual_every == 0:
+                self._dual_step()
+            if step % STEPS_BETWEEN_REPORTS == 0 or step == len(batches):
+                watcher.step(self.epoch + 1, step, self._mean_loss(losses))
+        if not config.dual_every:
+            self._dual_step()
+        self.epoch += 1
+        measured = evaluate(self.objective, self.setup.validation_batches())
+        if not bool(torch.isfinite(measured.distances).all()):
+            bad = [name for name, part in self._named(measured.distances).items() if not bool(torch.isfinite(part).all())]
+            raise InputError(f"the distance of {bad[0]} is not a number after epoch {self.epoch}; {self._kept()}")
+        return {
+            "epoch": self.epoch,
+            "lr": rate,
+            "loss": self._mean_loss(losses),
+            "validation_loss": measured.loss,
+            "accuracy": measured.accuracy,
+            "constraints": constraint_entries(self.objective, measured.distances),
+        }
+
+    def _dual_step(self) -> None:
+        """One step of the multipliers, on fresh slacks or on the running mean."""
+        objective = self.objective
+        if not isinstance(objective, Lagrangian):
+            return
+        if self.config.dual_slack is SlackSource.FRESH:
+            distances = evaluate(objective, self.setup.slack_batches(self.epoch)).distances
+            objective.distance_sum.copy_(distances)
+            objective.samples.fill_(1)
+        objective.dual_step()
+
+    def _mean_loss(self, losses: list[Tensor]) -> float:
+        """Of the epoch so far; the loss is looked at now and then only, since that waits for the device."""
+        values = torch.stack(losses)
+        finite = torch.isfinite(values)
+        if not bool(finite.all()):
+            step = int((~finite).nonzero()[0]) + 1
+            raise InputError(f"the loss is not a number at epoch {self.epoch + 1}, step {step}; {self._kept()}")
+        return float(values.mean())
+
+    def _kept(self) -> str:
+        done = self.epoch if self.run.last.exists() else 0
+        advice = "try a smaller learning rate"
+        return f"{self.run.last} holds the state after epoch {done}; {advice}" if done else f"{advice}"
+
+    def _named(self, vector: Tensor) -> dict[str, Tensor]:
+        return self.objective.duals.named(vector) if isinstance(self.objective, Lagrangian) else {}
+
+    def _chosen_accuracy(self, accuracy: dict[str, float]) -> float:
+        """The mean over the low-precision views, or the full-precision one where only that is trained."""
+        low = [value for view, value in accuracy.items() if view != "full"]
+        return sum(low) / len(low) if self.config.method is not Method.FULL else accuracy["full"]
+
+    def _out_of_patience(self) -> bool:
+        return bool(self.config.patience) and self.epoch - self.best["epoch"] >= self.config.patience
+
+    def _save(self, entry: dict[str, Any]) -> None:
+        """Metrics and best first, last at the end: what `last` says is done is on disk."""
+        self.metrics.append(entry)
+        self.run.write_metrics(self.metrics)
+        accuracy = self._chosen_accuracy(entry["accuracy"])
+        if accuracy > self.best["accuracy"]:
+            self.best = {"epoch": self.epoch, "accuracy": accuracy}
+            save_checkpoint(self.run.best, self._state())
+        save_checkpoint(self.run.last, {**self._state(), "optimizer": self.optimizer.state_dict()})
+
+    def _state(self) -> dict[str, Any]:
+        state = self.objective.state_dict()
+        return {
+            "format": 1,
+            "epoch": self.epoch,
+            "seconds": self.seconds,
+            "best": self.best,
+            "model": self.setup.net.state_dict(),
+            "duals": {key: value for key, value in state.items() if not key.startswith("net.")},
+        }
+
+    def _restore(self, checkpoint: dict[str, Any]) -> None:
+        self.setup.load(checkpoint, self.run.last)
+        try:
+            self.optimizer.load_state_dict(checkpoint["optimizer"])
+            self.epoch, self.seconds, self.best = (checkpoint[key] for key in ("epoch", "seconds", "best"))
+        except (KeyError, ValueError, TypeError) as error:
+            raise InputError(f"the checkpoint {self.run.last} does not fit the run's configuration") from error
+        self.metrics = self.run.metrics()[: self.epoch]
+
+
+def learning_rate(config: TrainConfig, epoch: int) -> float:
+    """The initial rate, decayed once for every milestone that is behind this epoch (counted from 0)."""
+    passed = sum(epoch >= round(part * config.epochs) for part in config.milestones)
+    return float(config.lr * config.decay**passed)
