@@ -3,9 +3,9 @@
     python benchmarks/defaults.py --jobs 2      trains what is missing below runs/defaults, then prints the table
     python benchmarks/defaults.py --table       prints the table of what is finished
 
-Each cell trains the width-1 pre-activation ResNet-20 for a few epochs on a part of the real CIFAR-10, the same for every
-cell: enough to tell the choices apart, far from converged. Cells can be stopped and continued at any point. The numbers go
-to results/defaults.json.
+Each cell trains the width-1 pre-activation ResNet-20 for a few epochs on a part of the real CIFAR-10, the same for
+every cell: enough to tell the choices apart, far from converged. Cells can be stopped and continued at any point. The
+numbers go to results/defaults.json.
 """
 
 import argparse
@@ -30,7 +30,17 @@ RESULTS = ROOT / "results" / "defaults.json"
 
 EPOCHS = 6
 COMMON = ["--data", "cifar10", "--model", "preresnet20", "--bits", "2", "--epochs", str(EPOCHS), "--lr", "5e-3"]
-COMMON += ["--train-images", "10000", "--validation", "0.04", "--dual-rate", str(1 / EPOCHS), "--compile", "--threads", "1"]
+COMMON += [
+    "--train-images",
+    "10000",
+    "--validation",
+    "0.04",
+    "--dual-rate",
+    str(1 / EPOCHS),
+    "--compile",
+    "--threads",
+    "1",
+]
 
 RELATIVE = ["--layer-distance", "relative", "--layer-tolerance", "0.1"]
 SQUARED = ["--layer-distance", "squared", "--layer-tolerance", "0.055"]
@@ -55,7 +65,9 @@ def train(cell: str, seed: int) -> None:
     if (path / "summary.json").exists():
         return
     command = [sys.executable, "-m", "pdqat.cli", "train"]
-    command += ["--resume", str(path)] if path.exists() else [*COMMON, *CELLS[cell], "--seed", str(seed), "--out", str(path)]
+    command += (
+        ["--resume", str(path)] if path.exists() else [*COMMON, *CELLS[cell], "--seed", str(seed), "--out", str(path)]
+    )
     subprocess.run(command, check=True)
 
 
@@ -80,7 +92,9 @@ def show(entries: list[dict[str, Any]]) -> None:
         if of_cell:
             met = [sum(each["satisfied"] for each in entry["constraints"]) for entry in of_cell]
             total = len(of_cell[0]["constraints"])
-            row = [spread([entry["accuracy"].get(view, {}).get("test") for entry in of_cell]) for view in ("2-bit", "full")]
+            row = [
+                spread([entry["accuracy"].get(view, {}).get("test") for entry in of_cell]) for view in ("2-bit", "full")
+            ]
             table.add_row(cell, str(len(of_cell)), *row, f"{statistics.mean(met):.1f} of {total}" if total else "")
     Console(width=110).print(table)
 
@@ -104,7 +118,11 @@ def main() -> None:
             list(pool.map(lambda job: train(*job), [(cell, seed) for seed in range(options.seeds) for cell in CELLS]))
     entries = finished(options.seeds)
     if entries:
-        about = {"date": date.today().isoformat(), "machine": f"{platform.machine()}, one thread a cell", "common": COMMON}
+        about = {
+            "date": date.today().isoformat(),
+            "machine": f"{platform.machine()}, one thread a cell",
+            "common": COMMON,
+        }
         RESULTS.write_text(json.dumps({"about": about, "cells": entries}, indent=1) + "\n")
     show(entries)
 

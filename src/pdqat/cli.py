@@ -5,7 +5,7 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -134,7 +134,9 @@ def _parser() -> argparse.ArgumentParser:
     evaluate_ = commands.add_parser("eval", help="measure a run's model again")
     evaluate_.set_defaults(command=_eval)
     evaluate_.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    evaluate_.add_argument("--part", choices=("test", "validation"), default="test", help="which images (default: test)")
+    evaluate_.add_argument(
+        "--part", choices=("test", "validation"), default="test", help="which images (default: test)"
+    )
     evaluate_.add_argument("--checkpoint", choices=("best", "last"), default="best", help="which state (default: best)")
     evaluate_.add_argument("--json", action="store_true", help="print JSON instead of tables")
 
@@ -146,7 +148,9 @@ def _parser() -> argparse.ArgumentParser:
     fetch = commands.add_parser("data", help="fetch and verify a data set")
     fetch.set_defaults(command=_data)
     fetch.add_argument("name", metavar="NAME", choices=("cifar10", "cifar100"), help="cifar10 or cifar100")
-    fetch.add_argument("--folder", type=Path, metavar="DIR", help="where to keep it; by default $PDQAT_DATA or ~/.cache/pdqat")
+    fetch.add_argument(
+        "--folder", type=Path, metavar="DIR", help="where to keep it; by default $PDQAT_DATA or ~/.cache/pdqat"
+    )
     return parser
 
 
@@ -159,7 +163,11 @@ def _add_config_flags(parser: argparse.ArgumentParser) -> None:
         shown = " ".join(map(str, default)) if isinstance(default, list | dict) else str(default)
         text = text if default is None or not shown else f"{text} (default: {shown})"
         text = text.replace("%", "%%")
-        plain = next((arg for arg in get_args(hint) if arg is not type(None)), hint) if type(None) in get_args(hint) else hint
+        plain = (
+            next((arg for arg in get_args(hint) if arg is not type(None)), hint)
+            if type(None) in get_args(hint)
+            else hint
+        )
         if plain is bool:
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         elif get_origin(plain) is list:
@@ -167,12 +175,14 @@ def _add_config_flags(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(flag, nargs="+", type=_number if kind is float else str, help=text, metavar="X")
         elif get_origin(plain) is dict:
             values = get_args(plain)[1]
-            parser.add_argument(flag, nargs="+", action=_Pairs, of_numbers=values is float, help=text, metavar="PATTERN=X")
+            parser.add_argument(
+                flag, nargs="+", action=_Pairs, of_numbers=values is float, help=text, metavar="PATTERN=X"
+            )
         elif issubclass(plain, StrEnum):
             parser.add_argument(flag, help=f"{text}; one of {', '.join(plain)}", metavar="NAME")
         else:
-            kind_of = {int: _whole_number, float: _number, str: str}[plain]
-            parser.add_argument(flag, type=kind_of, help=text, metavar={int: "N", float: "X", str: "TEXT"}[plain])
+            read, shown_as = _SCALARS[plain]
+            parser.add_argument(flag, type=read, help=text, metavar=shown_as)
 
 
 class _Pairs(argparse.Action):
@@ -205,6 +215,13 @@ def _whole_number(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}") from None
+
+
+_SCALARS: dict[type, tuple[Callable[[str], Any], str]] = {
+    int: (_whole_number, "N"),
+    float: (_number, "X"),
+    str: (str, "TEXT"),
+}
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
 """Constraints: where f and f^q must stay close, by which distance, and how close (problem QRL of the paper).
 
-A requirement such as `LayerConstraint(tolerance=0.1)` is what a user states; for a network it resolves to `Constraint`s,
-one for every layer and plan. The slack of a constraint is its mean distance minus its tolerance.
+A requirement such as `LayerConstraint(tolerance=0.1)` is what a user states; for a network it resolves to
+`Constraint`s, one for every layer and plan. The slack of a constraint is its mean distance minus its tolerance.
 """
 
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import ClassVar, TypeVar, final
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -85,6 +85,7 @@ class OutputDistance(StrEnum):
         return cross_entropy - F.cross_entropy(full, probabilities)
 
 
+@final
 @dataclass(frozen=True)
 class OutputConstraint(Requirement):
     """f and f^q agree at the model's output. Its multiplier starts at 1, as in Algorithm 1."""
@@ -98,7 +99,7 @@ class OutputConstraint(Requirement):
 
     def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
         """One constraint."""
-        tolerance = default_tolerance(plan.lowest_bits) if self.tolerance is None else self.tolerance
+        tolerance = default_tolerance(plan.lowest_bits_in()) if self.tolerance is None else self.tolerance
         return [Constraint("output", "", plan.name, tolerance, start=1.0)]
 
     def request(self, net: Network, plan: BitPlan) -> Request | None:
@@ -113,76 +114,105 @@ class OutputConstraint(Requirement):
 
 
 @dataclass(frozen=True)
-class LayerConstraint(Requirement):
-    """Each quantised layer agrees with itself in full precision on the same quantised input."""
+class Place:
+    """Where a network is compared with itself: a layer or a block, its bits and its number of constraints."""
+
+    name: str
+    bits: int | None
+    channels: int = 1
+
+
+@dataclass(frozen=True)
+class ActivationConstraint(Requirement):
+    """Parts of the network agree with themselves in full precision on the same low-precision input."""
 
     distance: Distance | str = Distance.RELATIVE
     tolerance: Tolerance = None
-    kind: str = field(default="layer", init=False)
+    kind: ClassVar[str]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "distance", choice(Distance, self.distance, "layer distance"))
         _check_tolerance(self.tolerance)
 
+    @abstractmethod
+    def places(self, net: Network, plan: BitPlan) -> list[Place]:
+        """What is compared under this plan."""
+
+    @final
     def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
-        """One constraint per layer whose weights are quantised."""
-        names = self._names(net, plan)
-        tolerances = _tolerances(self.tolerance, {name: plan[name].weight for name in names}, list(net.layers))
+        """One constraint per place."""
+        places = self.places(net, plan)
+        if isinstance(self.tolerance, Mapping):
+            check_all_match(self.tolerance, [*net.layers, *(place.name for place in places)], "the tolerance for")
         return [
-            Constraint(self.kind, name, plan.name, tolerances[name], channels=self._channels(net, name))
-            for name in names
+            Constraint(self.kind, place.name, plan.name, self._tolerance(place), channels=place.channels)
+            for place in places
         ]
 
+    @final
     def request(self, net: Network, plan: BitPlan) -> Request | None:
-        """A twin of each of these layers or blocks."""
-        return Request(frozenset(self._names(net, plan)), Distance(self.distance))
+        """A twin at each place."""
+        return Request(frozenset(place.name for place in self.places(net, plan)), Distance(self.distance))
 
+    @final
     def distances(
         self, constraints: Sequence[Constraint], full: Tensor, low: Tensor, recorder: Recorder
     ) -> list[Tensor]:
         """As recorded during the forward; one number for all channels unless each has its own constraint."""
         found = [recorder.distance(Distance(self.distance), constraint.where) for constraint in constraints]
         return [
-            distance if constraint.kind == "channel" else distance.mean().view(1)
+            distance if constraint.kind == ChannelConstraint.kind else distance.mean().view(1)
             for distance, constraint in zip(found, constraints, strict=True)
         ]
 
-    def _names(self, net: Network, plan: BitPlan) -> list[str]:
-        return [name for name in plan.low_layers if plan[name].weight is not None]
+    def _tolerance(self, place: Place) -> float:
+        given = self.tolerance if isinstance(self.tolerance, Mapping) else {"*": self.tolerance}
+        tolerance = resolve(given, place.name, None)
+        return default_tolerance(place.bits) if tolerance is None else float(tolerance)
 
-    def _channels(self, net: Network, name: str) -> int:
-        return 1
+
+@final
+class LayerConstraint(ActivationConstraint):
+    """Each layer with quantised weights agrees with itself in full precision on the same quantised input."""
+
+    kind = "layer"
+
+    def places(self, net: Network, plan: BitPlan) -> list[Place]:
+        """The layers whose weights are quantised."""
+        return [Place(name, plan[name].weight) for name in plan.low_layers if plan[name].weight is not None]
 
 
-@dataclass(frozen=True)
-class ChannelConstraint(LayerConstraint):
+@final
+class ChannelConstraint(ActivationConstraint):
     """As LayerConstraint, with a constraint and a multiplier for every output channel."""
 
-    kind: str = field(default="channel", init=False)
+    kind = "channel"
 
-    def _channels(self, net: Network, name: str) -> int:
-        return net.layers[name].weight.shape[0]
+    def places(self, net: Network, plan: BitPlan) -> list[Place]:
+        """The layers whose weights are quantised, with their channels."""
+        layers = net.layers
+        names = [name for name in plan.low_layers if plan[name].weight is not None]
+        return [Place(name, plan[name].weight, layers[name].weight.shape[0]) for name in names]
 
 
+@final
 @dataclass(frozen=True)
-class BlockConstraint(LayerConstraint):
+class BlockConstraint(ActivationConstraint):
     """Named submodules agree with themselves in full precision on the same input, compared at their own output."""
 
     blocks: Sequence[str] = ()
-    kind: str = field(default="block", init=False)
+    kind = "block"
 
-    def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
-        """One constraint per block."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.blocks:
             raise InputError("a block constraint needs the names of the blocks, for example blocks=['stages.0.0']")
+
+    def places(self, net: Network, plan: BitPlan) -> list[Place]:
+        """The named blocks."""
         for block in self.blocks:
             net.watch_block(block)
-        bits = {block: _lowest_bits_in(block, plan) for block in self.blocks}
-        tolerances = _tolerances(self.tolerance, bits, list(self.blocks))
-        return [Constraint(self.kind, block, plan.name, tolerances[block]) for block in self.blocks]
-
-    def _names(self, net: Network, plan: BitPlan) -> list[str]:
-        return list(self.blocks)
+        return [Place(block, plan.lowest_bits_in(block)) for block in self.blocks]
 
 
 def default_tolerance(bits: int | None) -> float:
@@ -196,18 +226,6 @@ def choice(kind: type[E], given: str, what: str) -> E:
         return kind(given)
     except ValueError:
         raise InputError(f"unknown {what} {given!r}; choose one of {', '.join(kind)}") from None
-
-
-def _lowest_bits_in(block: str, plan: BitPlan) -> int | None:
-    inside = (plan[name].lowest_bits for name in plan.precisions if name.startswith(f"{block}."))
-    return min((bits for bits in inside if bits is not None), default=None)
-
-
-def _tolerances(given: Tolerance, bits: Mapping[str, int | None], known: Sequence[str]) -> dict[str, float]:
-    if given is None or isinstance(given, float | int):
-        return {name: default_tolerance(each) if given is None else float(given) for name, each in bits.items()}
-    check_all_match(given, known, "the tolerance for")
-    return {name: resolve(given, name, default_tolerance(each)) for name, each in bits.items()}
 
 
 def _check_tolerance(given: Tolerance) -> None:

@@ -66,7 +66,8 @@ class Duals(nn.Module):
 
     def named(self, vector: Tensor | None = None) -> dict[str, Tensor]:
         """The multipliers, or any vector in their order, by constraint name."""
-        parts = (self.multipliers if vector is None else vector).split([each.channels for each in self.constraints])
+        vector = self.multipliers if vector is None else vector
+        parts = torch.split(vector, [each.channels for each in self.constraints])
         return {each.name: part for each, part in zip(self.constraints, parts, strict=True)}
 
     def get_extra_state(self) -> dict[str, Any]:

@@ -86,6 +86,10 @@ class Lagrangian(nn.Module):
             plan.name: [(requirement, requirement.resolve(net, plan)) for requirement in self.requirements]
             for plan in net.plans.values()
         }
+        self._requests = {
+            plan.name: [request for each in self.requirements if (request := each.request(net, plan)) is not None]
+            for plan in net.plans.values()
+        }
         resolved = [each for plan in self._resolved.values() for _, found in plan for each in found]
         self.duals = Duals(resolved, dual_rate, dual_rule, dual_damping, dual_nu)
         like = next(net.parameters())
@@ -116,8 +120,7 @@ class Lagrangian(nn.Module):
         outputs: dict[str, Tensor] = {"full": full}
         distances: list[Tensor] = []
         for name, plan in self.net.plans.items():
-            wanted = (requirement.request(self.net, plan) for requirement, _ in self._resolved[name])
-            recorder = Recorder(request for request in wanted if request is not None)
+            recorder = Recorder(self._requests[name])
             with self.net.under(plan, self.gradient, recorder):
                 low = outputs[name] = call_model(self.net, inputs)
             for requirement, constraints in self._resolved[name]:

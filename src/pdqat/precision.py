@@ -108,8 +108,8 @@ class BitPlan:
         """The layers that are not in full precision, in the plan's order."""
         return [layer for layer, precision in self.precisions.items() if precision != FULL]
 
-    @property
-    def lowest_bits(self) -> int | None:
-        """The smallest bit-width anywhere in the plan; None if all is in full precision."""
-        bits = (precision.lowest_bits for precision in self.precisions.values())
+    def lowest_bits_in(self, block: str = "") -> int | None:
+        """The smallest bit-width inside a block, or anywhere in the plan; None if all is in full precision."""
+        prefix = f"{block}." if block else ""
+        bits = (each.lowest_bits for layer, each in self.precisions.items() if layer.startswith(prefix))
         return min((each for each in bits if each is not None), default=None)

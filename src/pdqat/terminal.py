@@ -4,7 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 
@@ -63,7 +71,9 @@ def show_summary(console: Console, summary: dict[str, Any], folder: str) -> None
     for part in ("validation", "test"):
         accuracy.add_column(part, justify="right")
     for view, parts in summary["accuracy"].items():
-        accuracy.add_row("full precision" if view == "full" else view, percent(parts["validation"]), percent(parts["test"]))
+        accuracy.add_row(
+            "full precision" if view == "full" else view, percent(parts["validation"]), percent(parts["test"])
+        )
     console.print(accuracy)
     if summary["constraints"]:
         console.print(_constraint_table(summary["constraints"]))
@@ -75,7 +85,9 @@ def show_summary(console: Console, summary: dict[str, Any], folder: str) -> None
     console.print(f"run folder: {folder}", highlight=False, soft_wrap=True)
 
 
-def show_evaluation(console: Console, accuracy: dict[str, float], constraints: Sequence[dict[str, Any]], part: str) -> None:
+def show_evaluation(
+    console: Console, accuracy: dict[str, float], constraints: Sequence[dict[str, Any]], part: str
+) -> None:
     """The tables of `pdqat eval`."""
     table = Table(title=f"accuracy on {part} images", title_justify="left")
     table.add_column("view")

@@ -30,8 +30,8 @@ class PrecisionLayer(nn.Module):
     its weight through the weight quantiser. A layer that no plan quantises (`quantizer` is None) uses its weight as is.
     """
 
-    weight: nn.Parameter
-    bias: nn.Parameter | None
+    weight: Tensor
+    bias: Tensor | None
     name: str
     state: ViewState
     quantizer: Quantizer | None
@@ -138,8 +138,9 @@ class PrecisionConv(PrecisionLayer):
 
     def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
         """The convolution, with torch's own handling of padding modes."""
-        result: Tensor = self._conv_forward(input, weight, bias)
-        return result
+        assert isinstance(self, nn.Conv1d | nn.Conv2d | nn.Conv3d)
+        output: Tensor = self._conv_forward(input, weight, bias)
+        return output
 
     @property
     def channel_dim(self) -> int:
@@ -159,7 +160,7 @@ class PrecisionConv3d(PrecisionConv, nn.Conv3d):
     """A Conv3d that knows its precision."""
 
 
-class PrecisionLinear(PrecisionLayer, nn.Linear):
+class PrecisionLinear(PrecisionLayer, nn.Linear):  # type: ignore[misc]
     """A Linear that knows its precision."""
 
     def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002

@@ -208,12 +208,10 @@ def _plans(
         )
     for name in order:
         if name not in quantized:
-            by_rule = resolve(rules, name, None) is not None  # type: ignore[type-var]
-            left_alone[name] = (
-                "full precision by rule"
-                if by_rule or name not in ends
-                else (f"{ends[name]} layer: full precision unless a rule names it")
-            )
+            by_rule = resolve(rules, name, None) is not None
+            at_end = name in ends and not by_rule
+            end_reason = f"{ends.get(name)} layer: full precision unless a rule names it"
+            left_alone[name] = end_reason if at_end else "full precision by rule"
     plans = [BitPlan(name, {layer: precisions[layer] for layer in quantized}) for name, precisions in resolved]
     names = [plan.name for plan in plans]
     if len(set(names)) < len(names):

@@ -55,7 +55,7 @@ class PrecisionNorm(_BatchNorm):
             for key in self.views[view].state_dict():
                 if prefix + key in state_dict:
                     state_dict.setdefault(f"{prefix}views.{view}.{key}", state_dict[prefix + key])
-        super()._load_from_state_dict(state_dict, prefix, *rest)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @classmethod
     def convert_(cls, norm: nn.Module, name: str, state: ViewState) -> Self:

@@ -41,10 +41,10 @@ class Quantizer(nn.Module, ABC):
     def surrogate(self, tensor: Tensor, bits: int) -> Tensor:
         """The differentiable function whose gradient straight-through estimation puts in place of rounding's."""
 
-    def calibrate(self, tensor: Tensor, bits: int) -> None:  # noqa: B027 - most quantisers have nothing to learn
+    def calibrate(self, tensor: Tensor, bits: int) -> None:
         """Set the state from an example."""
 
-    def observe(self, tensor: Tensor, bits: int) -> None:  # noqa: B027
+    def observe(self, tensor: Tensor, bits: int) -> None:
         """Move the state with a training tensor, without waiting for the device."""
 
     @final
@@ -64,7 +64,7 @@ class Quantizer(nn.Module, ABC):
         """The value of `quantize` with the gradient of `surrogate`."""
         with torch.no_grad():
             quantized = self.quantize(tensor, bits)
-        result: Tensor = _ValueWithGradientOf.apply(quantized, self.surrogate(tensor, bits))
+        result: Tensor = _ValueWithGradientOf.apply(quantized, self.surrogate(tensor, bits))  # type: ignore[no-untyped-call]
         return result
 
 

@@ -37,7 +37,7 @@ class DoReFaWeight(Quantizer):
         scale = self._scale(tensor) / levels
         return Grid(2 * index - levels, scale, torch.zeros_like(scale))
 
-    def surrogate(self, tensor: Tensor, bits: int) -> Tensor:  # noqa: ARG002
+    def surrogate(self, tensor: Tensor, bits: int) -> Tensor:
         """Rounding is passed over: the gradient is that of the full-precision weights."""
         return self.full(tensor)
 
@@ -58,7 +58,7 @@ class DoReFaActivation(Quantizer):
         scale = tensor.new_tensor(1 / levels)
         return Grid(torch.round(tensor.clamp(0, 1) * levels), scale, torch.zeros_like(scale))
 
-    def surrogate(self, tensor: Tensor, bits: int) -> Tensor:  # noqa: ARG002
+    def surrogate(self, tensor: Tensor, bits: int) -> Tensor:
         """Rounding is passed over, clipping is not."""
         return self.full(tensor)
 

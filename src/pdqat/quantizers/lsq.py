@@ -51,7 +51,7 @@ class LSQ(Quantizer):
             self.step.copy_(start)
 
     @torch.no_grad()
-    def observe(self, tensor: Tensor, bits: int) -> None:  # noqa: ARG002
+    def observe(self, tensor: Tensor, bits: int) -> None:
         """Become signed with the first negative value."""
         self.signed |= tensor.min() < 0
 

@@ -125,4 +125,4 @@ def _refine(rows: Tensor, scale: Tensor, bits: int, symmetric: bool) -> Tensor:
 
 
 def _symmetric_limit(bits: int) -> int:
-    return max(2 ** (bits - 1) - 1, 1)
+    return max((1 << (bits - 1)) - 1, 1)

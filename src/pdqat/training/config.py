@@ -108,7 +108,9 @@ def _precisions(value: Any) -> str | None:
 
 
 def _tolerances(value: Mapping[str, float]) -> str | None:
-    return next((f"must be zero or more, not {each} for {name!r}" for name, each in value.items() if not each >= 0), None)
+    return next(
+        (f"must be zero or more, not {each} for {name!r}" for name, each in value.items() if not each >= 0), None
+    )
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,9 @@ class TrainConfig:
     width: int = _option(1, "factor on the number of channels", _at_least(1))
     init: str | None = _option(None, "start from the weights in this file (safetensors, torch, or a run's checkpoint)")
 
-    bits: list[str] = _option(["2"], "precision of each plan: 1 to 8, w4a8, w4, a8; several are trained at once", _precisions)
+    bits: list[str] = _option(
+        ["2"], "precision of each plan: 1 to 8, w4a8, w4, a8; several are trained at once", _precisions
+    )
     layers: dict[str, str] = _option({}, "precision by layer name or pattern, for example head=8", _precisions)
     quantizer: str = _option("dorefa", "quantiser of weights and activations", _one_of(tuple(SCHEMES)))
 
@@ -145,7 +149,9 @@ class TrainConfig:
     dual_rate: float = _option(0.01, "step size of the multipliers", _at_least(0))
     dual_rule: DualRule = _option(DualRule.ASCENT, "how multipliers follow slacks")
     dual_damping: float = _option(0.0, "proportional gain of nupi", _at_least(0))
-    dual_nu: float = _option(0.0, "smoothing factor of nupi", lambda nu: None if 0 <= nu < 1 else "must be from 0 to below 1")
+    dual_nu: float = _option(
+        0.0, "smoothing factor of nupi", lambda nu: None if 0 <= nu < 1 else "must be from 0 to below 1"
+    )
     dual_every: int = _option(0, "steps between dual updates; 0 is once an epoch", _at_least(0))
     dual_slack: SlackSource = _option(SlackSource.RUNNING, "where a dual step takes its slacks from")
     dual_samples: int | None = _option(None, "training images for fresh slacks; without it all", _at_least(1))
@@ -153,9 +159,13 @@ class TrainConfig:
     epochs: int = _option(100, "passes over the training images", _at_least(1))
     batch_size: int = _option(128, "images a step", _at_least(2))
     lr: float = _option(1e-3, "initial learning rate of Adam", _above_zero)
-    milestones: list[float] = _option([0.5, 0.75, 0.9], "parts of the epochs after which the rate is decayed", _between(0, 1))
+    milestones: list[float] = _option(
+        [0.5, 0.75, 0.9], "parts of the epochs after which the rate is decayed", _between(0, 1)
+    )
     decay: float = _option(0.1, "factor on the learning rate at a milestone", _above_zero)
-    patience: int = _option(0, "stop after so many epochs without a better validation accuracy; 0 is never", _at_least(0))
+    patience: int = _option(
+        0, "stop after so many epochs without a better validation accuracy; 0 is never", _at_least(0)
+    )
     seed: int = _option(0, "of the split, the order, the augmentation and the initial weights", _at_least(0))
     threads: int | None = _option(None, "CPU threads; without it torch decides", _at_least(1))
     compile: bool = _option(False, "compile the training step with torch.compile")
@@ -233,8 +243,10 @@ def _check_together(config: TrainConfig) -> None:
         raise InputError(f"blocks are named, but level is {config.level.value!r}; set level to 'block'")
     pdqat = config.method in (Method.PDQAT_OUTPUT, Method.PDQAT_LAYERS)
     if config.quantizer == "lsq" and pdqat and config.gradient is GradientChoice.EXACT:
-        raise InputError("quantizer 'lsq' learns its step by a straight-through gradient: "
-                         "use method 'ste', or gradient 'straight-through'")
+        raise InputError(
+            "quantizer 'lsq' learns its step by a straight-through gradient: "
+            "use method 'ste', or gradient 'straight-through'"
+        )
     if config.data == "folder" and config.data_path is None:
         raise InputError("data 'folder' needs data_path, the folder with train/ and test/ in it")
 
@@ -242,7 +254,9 @@ def _check_together(config: TrainConfig) -> None:
 def _typed(name: str, value: Any, hint: Any) -> Any:
     """The value in the field's type, or a sentence that says what the type is."""
     if get_origin(hint) in (Union, types.UnionType):
-        return None if value is None else _typed(name, value, next(arg for arg in get_args(hint) if arg is not type(None)))
+        return (
+            None if value is None else _typed(name, value, next(arg for arg in get_args(hint) if arg is not type(None)))
+        )
     if get_origin(hint) is list:
         if not isinstance(value, list | tuple):
             raise InputError(f"{name} must be a list, not {value!r}")

@@ -70,5 +70,14 @@ def _torch_load(path: Path, what: str) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"there is no {what} {path}") from error
-    except (OSError, RuntimeError, EOFError, ValueError, KeyError, AttributeError, TypeError, pickle.UnpicklingError) as error:
+    except (
+        OSError,
+        RuntimeError,
+        EOFError,
+        ValueError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        pickle.UnpicklingError,
+    ) as error:
         raise InputError(f"the {what} {path} is damaged or not a torch file of plain tensors") from error

@@ -91,7 +91,9 @@ class Trainer:
         self.epoch += 1
         measured = evaluate(self.objective, self.setup.validation_batches())
         if not bool(torch.isfinite(measured.distances).all()):
-            bad = [name for name, part in self._named(measured.distances).items() if not bool(torch.isfinite(part).all())]
+            bad = [
+                name for name, part in self._named(measured.distances).items() if not bool(torch.isfinite(part).all())
+            ]
             raise InputError(f"the distance of {bad[0]} is not a number after epoch {self.epoch}; {self._kept()}")
         return {
             "epoch": self.epoch,

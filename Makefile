@@ -1,0 +1,28 @@
+# `make train` runs the quick start, `make test` everything the tests need. Both set up .venv first.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: setup train test test-slow clean
+
+setup: .venv/installed
+
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[data,test]'
+	touch $@
+
+train: setup
+	$(BIN)/pdqat train --preset quickstart
+
+test: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pytest -n 2
+
+test-slow: setup
+	$(BIN)/pytest -m slow
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis
