@@ -58,19 +58,20 @@ def _train(options: argparse.Namespace) -> None:
         if flags or options.config or options.preset or options.out:
             raise InputError("--resume takes everything from the run folder: give no other option with it")
         run = Run.open(options.resume)
-        config = run.config()
         if run.summary_file.exists():
             raise InputError(f"the run {run.path} is finished; see it with: pdqat show {run.path}")
+        setup = Setup(run.config())
     else:
         config = resolve_config(options.preset, read_toml(options.config) if options.config else {}, flags)
         folder = options.out or Path("runs") / f"{config.data}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
-        Setup(config)
+        if folder.exists():
+            raise InputError(f"{folder} exists; give another --out, or continue that run with --resume {folder}")
+        setup = Setup(config)
         run = Run.create(folder, config)
     console = Console()
-    trainer = Trainer(run, config)
-    _say_left_alone(console, trainer.setup)
+    _say_left_alone(console, setup)
     with TrainingProgress(console) as progress:
-        summary = trainer.train(progress)
+        summary = Trainer(run, setup).train(progress)
     show_summary(console, summary, str(run.path))
 
 

@@ -5,6 +5,7 @@
 Its gradient is exact: rounding has gradient zero, so weights feel a constraint through the full-precision side only.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -91,15 +92,22 @@ class Lagrangian(nn.Module):
             for plan in net.plans.values()
         }
         resolved = [each for plan in self._resolved.values() for _, found in plan for each in found]
+        if not resolved:
+            raise InputError("the constraints apply to nothing: no plan quantises the weights of any layer")
+        names = Counter(each.name for each in resolved)
+        if len(names) < len(resolved):
+            raise InputError(f"there are several constraints called {names.most_common(1)[0][0]!r}; one is allowed")
         self.duals = Duals(resolved, dual_rate, dual_rule, dual_damping, dual_nu)
         like = next(net.parameters())
         tolerances = [each.tolerance for each in resolved for _ in range(each.channels)]
-        self.register_buffer("tolerances", torch.tensor(tolerances), persistent=False)
+        self.register_buffer("tolerances", torch.tensor(tolerances, dtype=torch.float64), persistent=False)
         self.register_buffer("distance_sum", torch.zeros(len(tolerances)))
         self.register_buffer("samples", torch.zeros(()))
         for module in (self.duals, self):
             for name, buffer in list(module.named_buffers(recurse=False)):
-                module._buffers[name] = buffer.to(like.device, like.dtype)
+                module._buffers[name] = buffer.to(like.device, torch.promote_types(like.dtype, torch.float32))
+        # Each rank's own sums: DistributedDataParallel would overwrite them with those of rank 0 in every forward.
+        self._ddp_params_and_buffers_to_ignore = ["distance_sum", "samples"]
 
     @property
     def constraints(self) -> tuple[Constraint, ...]:

@@ -1,72 +1,69 @@
 """What the command line shows: a progress bar while training, tables at the end."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich import box
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 
 class TrainingProgress:
-    """A bar with epoch, loss, accuracy of every view and the worst slack; one line an epoch where it can't be drawn."""
+    """A bar, and below it loss, accuracy of every view and the worst slack; one line an epoch where it can't be drawn."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._steps = 0
         self._epochs = 0
-        self._last = ""
-        self._task: TaskID | None = None
-        self._progress = Progress(
+        self._steps = 0
+        self._found = ""
+        self._bar = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TextColumn("{task.completed}/{task.total} steps"),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,
-            disable=not console.is_terminal,
+            expand=True,
         )
+        self._task = self._bar.add_task("starting", total=None)
+        self._live = Live(self._bar, console=console, refresh_per_second=4, transient=True)
 
-    def __enter__(self) -> "TrainingProgress":
-        self._progress.start()
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        self._live.stop()
 
     def start(self, epochs: int, steps: int, done: int) -> None:
         """Show an empty bar, or one that starts where the run was stopped."""
         self._epochs, self._steps = epochs, steps
-        self._task = self._progress.add_task("starting", total=epochs * steps, completed=done * steps)
+        self._bar.update(self._task, total=epochs * steps, completed=done * steps)
 
-    def step(self, epoch: int, step: int, loss: float) -> None:
+    def step(self, epoch: int, step: int, objective: float) -> None:
         """Move the bar."""
-        assert self._task is not None
-        description = f"epoch {epoch}/{self._epochs}  loss {loss:.4f}{self._last}"
-        self._progress.update(self._task, completed=(epoch - 1) * self._steps + step, description=description)
+        completed = (epoch - 1) * self._steps + step
+        self._bar.update(self._task, completed=completed, description=f"epoch {epoch}/{self._epochs}")
+        self._live.update(Group(self._bar, f"objective {objective:.3f}{self._found}"))
 
     def epoch(self, entry: dict[str, Any]) -> None:
         """Show what validation found."""
-        self._last = "".join(f"  {view} {percent(value)}" for view, value in entry["accuracy"].items())
+        accuracy = "".join(f"  {view} {percent(value)}" for view, value in entry["accuracy"].items())
         slacks = [_worst(each["slack"]) for each in entry["constraints"]]
-        if slacks:
-            self._last += f"  worst slack {max(slacks):+.3f}"
+        slack = f"  worst slack {max(slacks):+.3f}" if slacks else ""
+        self._found = f"  loss {entry['loss']:.3f}{accuracy}{slack}"
         if not self._console.is_terminal:
-            line = f"epoch {entry['epoch']}/{self._epochs}  loss {entry['loss']:.4f}{self._last}"
+            line = f"epoch {entry['epoch']}/{self._epochs}  objective {entry['objective']:.3f}{self._found}"
             self._console.print(line, soft_wrap=True, highlight=False)
 
 
 def show_summary(console: Console, summary: dict[str, Any], folder: str) -> None:
     """The tables at the end of a run."""
-    accuracy = Table(title="accuracy", title_justify="left")
+    accuracy = _table("accuracy")
     accuracy.add_column("view")
     for part in ("validation", "test"):
         accuracy.add_column(part, justify="right")
@@ -89,7 +86,7 @@ def show_evaluation(
     console: Console, accuracy: dict[str, float], constraints: Sequence[dict[str, Any]], part: str
 ) -> None:
     """The tables of `pdqat eval`."""
-    table = Table(title=f"accuracy on {part} images", title_justify="left")
+    table = _table(f"accuracy on {part} images")
     table.add_column("view")
     table.add_column("accuracy", justify="right")
     for view, value in accuracy.items():
@@ -104,9 +101,20 @@ def percent(value: float) -> str:
     return f"{100 * value:.2f}%"
 
 
+def _table(title: str) -> Table:
+    return Table(
+        title=f"[bold]{title}[/bold]",
+        title_justify="left",
+        title_style="",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
+    )
+
+
 def _constraint_table(constraints: Sequence[dict[str, Any]]) -> Table:
     several_views = len({each["view"] for each in constraints}) > 1
-    table = Table(title="constraints: mean distance <= tolerance", title_justify="left")
+    table = _table("constraints: mean distance <= tolerance")
     table.add_column("constraint", no_wrap=True)
     if several_views:
         table.add_column("view")

@@ -4,6 +4,7 @@ A plain layer becomes precision-aware by changing its class in place, so it stay
 Parameters and hooks, wherever the model refers to it; changing the class back makes it plain again.
 """
 
+from collections.abc import Callable
 from typing import Any, Self
 
 import torch.nn.functional as F
@@ -34,14 +35,13 @@ class PrecisionLayer(nn.Module):
     bias: Tensor | None
     name: str
     state: ViewState
-    quantizer: Quantizer | None
     views: nn.ModuleDict
     norm_after: str | None
     """The norm that this layer's output enters, directly or through additions."""
-    is_read: bool
-    """Whether a quantised layer reads this layer's output, behind that norm if there is one."""
+    readers: frozenset[str]
+    """The layers that read this layer's output, behind that norm if there is one."""
     roundings_behind: frozenset[str]
-    """The plans under which some layer is quantised after this one."""
+    """The plans under which some layer after this one rounds its input."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """The layer under the network's current view."""
@@ -57,11 +57,18 @@ class PrecisionLayer(nn.Module):
         view = self.views[plan.name]
         assert isinstance(view, LayerQuantizers)
         z = self._quantized_input(view, input, precision)
-        output = self.operate(z, self._quantized_weight(view, precision), bias)
+        output = self.operate(z, self._quantized_weight(view, precision, live), bias)
         recorder = self.state.recorder
         if recorder is not None and recorder.wants(self.name):
-            self._record_twin(view, z.detach(), output.detach())
+            is_read = any(plan[reader].activation is not None for reader in self.readers)
+            self._record_twin(view.activation.full if is_read else _as_is, z.detach(), output.detach())
         return output
+
+    @property
+    def quantizer(self) -> Quantizer | None:
+        """A weight quantiser for its `full`, which has no state: any plan's will do. None if no plan quantises."""
+        view = next(iter(self.views.values()), None)
+        return view.weight if isinstance(view, LayerQuantizers) else None
 
     def full_weight(self) -> Tensor:
         """The weight that the full-precision network uses."""
@@ -88,24 +95,23 @@ class PrecisionLayer(nn.Module):
             return view.activation.quantize(input.detach(), bits)
         return view.activation.straight_through(input, bits)
 
-    def _quantized_weight(self, view: LayerQuantizers, precision: Precision) -> Tensor:
+    def _quantized_weight(self, view: LayerQuantizers, precision: Precision, live: bool) -> Tensor:
         bits = precision.weight
         if bits is None:
             weight = view.weight.full(self.weight)
-            return weight.detach() if self.state.gradient is Gradient.NORMS else weight
+            return weight if live else weight.detach()
         if self.state.calibrating:
             view.weight.calibrate(self.weight, bits)
         if self.state.gradient is Gradient.STRAIGHT_THROUGH:
             return view.weight.straight_through(self.weight, bits)
         return view.weight.quantize(self.weight.detach(), bits)
 
-    def _record_twin(self, view: LayerQuantizers, z: Tensor, low: Tensor) -> None:
+    def _record_twin(self, read: Callable[[Tensor], Tensor], z: Tensor, low: Tensor) -> None:
         """Compare layer(z, full(w)) with layer(z, quantize(w)); z and the low side are constants."""
         recorder = self.state.recorder
         assert recorder is not None
         full = self.operate(z, self.full_weight(), None if self.bias is None else self.bias.detach())
         recorder.compare(self.name, full, low, self.channel_dim, at_reader=False)
-        read = view.activation.full if self.is_read else _as_is
         if self.norm_after is not None:
             recorder.defer(self.name, self.norm_after, full - low, read)
         else:
@@ -122,13 +128,13 @@ class PrecisionLayer(nn.Module):
         """Make a plain layer precision-aware, in place. Its links and quantisers are the caller's to set."""
         layer.__class__ = cls
         assert isinstance(layer, cls)
-        layer.name, layer.state, layer.quantizer, layer.views = name, state, None, nn.ModuleDict()
-        layer.norm_after, layer.is_read, layer.roundings_behind = None, False, frozenset()
+        layer.name, layer.state, layer.views = name, state, nn.ModuleDict()
+        layer.norm_after, layer.readers, layer.roundings_behind = None, frozenset(), frozenset()
         return layer
 
     def restore_(self) -> None:
         """Make it a plain layer again, in place."""
-        for attribute in ("name", "state", "quantizer", "views", "norm_after", "is_read", "roundings_behind"):
+        for attribute in ("name", "state", "views", "norm_after", "readers", "roundings_behind"):
             delattr(self, attribute)
         self.__class__ = next(plain for plain, aware in LAYERS.items() if aware is type(self))  # type: ignore[assignment]
 

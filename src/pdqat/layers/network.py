@@ -78,18 +78,30 @@ class Network(nn.Module):
         With `bake` the full-precision weights (`quantizer.full`) are written into the Parameters first, so that the
         plain module computes what this network computes in full precision.
         """
+        if bake:
+            self._bake()
         for module in list(self.model.modules()):
             for key, hook in list(module._forward_hooks.items()):
                 if isinstance(hook, BlockTwin):
                     del module._forward_hooks[key]
-            if isinstance(module, PrecisionLayer):
-                if bake:
-                    with torch.no_grad():
-                        module.weight.copy_(module.full_weight())
-                module.restore_()
-            elif isinstance(module, PrecisionNorm):
+                    module._forward_hooks_with_kwargs.pop(key, None)
+            for key, pre_hook in list(module._forward_pre_hooks.items()):
+                if pre_hook is _call_every_layer:
+                    del module._forward_pre_hooks[key]
+            if isinstance(module, PrecisionLayer | PrecisionNorm):
                 module.restore_()
         return self.model
+
+    @torch.no_grad()
+    def _bake(self) -> None:
+        """Write the full-precision weights, each Parameter's once however many layers share it."""
+        quantized = [each for each in self.model.modules() if isinstance(each, PrecisionLayer) and each.quantizer]
+        full_weights = {layer.weight: layer.full_weight() for layer in quantized}
+        for name, module in self.model.named_modules():
+            if module not in quantized and any(each in full_weights for each in module.parameters(recurse=False)):
+                raise InputError(f"{name!r} shares the weight of a quantised layer, which can't be baked for both")
+        for weight, full in full_weights.items():
+            weight.copy_(full)
 
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """The model's state, without a prefix of the network's own."""
@@ -133,28 +145,33 @@ def prepare(
         left_alone[name] = "not called with the example input"
     plans = _plans(requested, seen.order, rules, left_alone)
 
-    state = ViewState()
+    net = Network(model, ViewState(), plans, left_alone)
     scheme = find_scheme(quantizer)
-    quantized = plans[0].precisions.keys()
-    for name, module in norms.items():
-        norm = NORMS[type(module)].convert_(module, name, state)
-        for plan in plans:
-            norm.add_view(plan.name, tied_norms)
-    for name, module in swappable.items():
-        layer = LAYERS[type(module)].convert_(module, name, state)
-        layer.norm_after = seen.norm_after.get(name)
-        layer.is_read = bool(seen.readers[layer.norm_after or name] & quantized)
-        layer.roundings_behind = frozenset(plan.name for plan in plans if _rounds_after(name, plan, seen.order))
-        if name in quantized:
-            layer.quantizer = scheme.weight()
-            layer.views.update({plan.name: LayerQuantizers(scheme) for plan in plans})
-    like = next(model.parameters())
-    for module in model.modules():
-        if isinstance(module, PrecisionLayer):
-            module.views.to(like.device, like.dtype)
-    net = Network(model, state, plans, left_alone)
-    _calibrate(net, example)
+    try:
+        for name, module in norms.items():
+            norm = NORMS[type(module)].convert_(module, name, net.state)
+            for plan in plans:
+                norm.add_view(plan.name, tied_norms)
+        for name, module in swappable.items():
+            layer = LAYERS[type(module)].convert_(module, name, net.state)
+            layer.norm_after = seen.norm_after.get(name)
+            layer.readers = frozenset(seen.readers[layer.norm_after or name])
+            layer.roundings_behind = frozenset(plan.name for plan in plans if _rounds_after(name, plan, seen.order))
+            if name in plans[0].precisions:
+                layer.views.update({plan.name: LayerQuantizers(scheme) for plan in plans})
+                layer.views.to(layer.weight.device, layer.weight.dtype)
+        for module in model.modules():
+            if isinstance(module, nn.TransformerEncoderLayer):
+                module.register_forward_pre_hook(_call_every_layer)
+        _calibrate(net, example)
+    except BaseException:
+        net.restore()
+        raise
     return net
+
+
+def _call_every_layer(module: nn.Module, args: tuple[Any, ...]) -> None:
+    """A hook that does nothing, so that torch's encoder layer does not read its layers' weights past them."""
 
 
 def _swappable(model: nn.Module) -> tuple[dict[str, nn.Module], dict[str, str]]:
@@ -214,13 +231,16 @@ def _plans(
             left_alone[name] = end_reason if at_end else "full precision by rule"
     plans = [BitPlan(name, {layer: precisions[layer] for layer in quantized}) for name, precisions in resolved]
     names = [plan.name for plan in plans]
+    for name in names:
+        if hasattr(nn.ModuleDict(), name):
+            raise InputError(f"a plan can't be called {name!r}: torch's modules use that name themselves")
     if len(set(names)) < len(names):
         raise InputError(f"each plan needs a name of its own, not {', '.join(names)}")
     return plans
 
 
 def _rounds_after(name: str, plan: BitPlan, order: Sequence[str]) -> bool:
-    return name not in order or any(plan[later] != FULL for later in order[order.index(name) + 1 :])
+    return name not in order or any(plan[later].activation is not None for later in order[order.index(name) + 1 :])
 
 
 @torch.no_grad()
@@ -228,8 +248,10 @@ def _calibrate(net: Network, example: Any) -> None:
     """Show each plan's quantisers the example once, in evaluation mode."""
     modes = {module: module.training for module in net.modules()}
     net.eval()
-    for plan in net.plans:
-        with net.under(plan), net.state.calibration():
-            call_model(net, example)
-    for module, mode in modes.items():
-        module.training = mode
+    try:
+        for plan in net.plans:
+            with net.under(plan), net.state.calibration():
+                call_model(net, example)
+    finally:
+        for module, mode in modes.items():
+            module.training = mode

@@ -33,7 +33,7 @@ class PrecisionNorm(_BatchNorm):
         recorder = self.state.recorder
         awaited = recorder is not None and recorder.awaits(self.name)
         slope = _slope(view, input) if awaited else None
-        output: Tensor = view(input)
+        output = view.forward(input)  # not view(input): the user's hooks on this norm have their turn once
         if recorder is not None and slope is not None:
             recorder.through_norm(self.name, output.detach(), slope, channel_dim=1)
         return output

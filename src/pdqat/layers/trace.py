@@ -33,8 +33,8 @@ def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str,
     calls: list[_Call] = []
     at_a_norm: set[int] = set()
 
-    def after_layer(name: str, args: tuple[Any, ...], output: Any) -> None:
-        source = _read_through(args[0].grad_fn, made)
+    def after_layer(name: str, given: Tensor, output: Tensor) -> None:
+        source = _read_through(given.grad_fn, made)
         if source is not None:
             result.readers[source.name].add(name)
         if name not in result.order:
@@ -42,8 +42,8 @@ def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str,
         calls.append(_Call(len(calls), name))
         made[output.grad_fn] = calls[-1]
 
-    def after_norm(name: str, args: tuple[Any, ...], output: Any) -> None:
-        terms = [call for call in _added_into(args[0].grad_fn, made) if call.name in layers]
+    def after_norm(name: str, given: Tensor, output: Tensor) -> None:
+        terms = [call for call in _added_into(given.grad_fn, made) if call.name in layers]
         calls.append(_Call(len(calls), name, tuple(term for term in terms if term.number not in at_a_norm)))
         at_a_norm.update(term.number for term in terms)
         made[output.grad_fn] = calls[-1]
@@ -116,7 +116,7 @@ def _added_into(node: Any, made: Mapping[Any, _Call]) -> Iterator[_Call]:
         seen.add(node)
         if node in made:
             yield made[node]
-        elif type(node).__name__ == "AddBackward0":
+        elif type(node).__name__ == "AddBackward0" and node._saved_alpha == 1:
             nodes.extend(parent for parent, _ in node.next_functions)
 
 
@@ -133,10 +133,10 @@ def _watched(modules: Mapping[str, nn.Module], watch: Any) -> Iterator[None]:
     handles: list[RemovableHandle] = []
     for name, module in modules.items():
 
-        def hook(_: nn.Module, args: tuple[Any, ...], output: Any, name: str = name) -> None:
-            watch(name, args, output)
+        def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, name: str = name) -> None:
+            watch(name, args[0] if args else kwargs["input"], output)
 
-        handles.append(module.register_forward_hook(hook))
+        handles.append(module.register_forward_hook(hook, with_kwargs=True))
     try:
         yield
     finally:

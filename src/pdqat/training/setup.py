@@ -32,6 +32,7 @@ class Setup:
             raise InputError(f"train_images is {config.train_images}, but there are only {len(training)} to train on")
         if len(self._training) < 2:
             raise InputError(f"there is only {len(self._training)} image to train on; training needs at least 2")
+        self._training_part = self.data.images[self._training], self.data.labels[self._training]
         torch.manual_seed(config.seed)
         channels, height, width = self.data.images.shape[1:]
         model = models.build(config.model, config.width, len(self.data.classes), (channels, height, width))
@@ -54,15 +55,13 @@ class Setup:
 
     def training_batches(self, epoch: int) -> Batches:
         """Shuffled and augmented, as decided by seed and epoch."""
-        generator = torch.Generator().manual_seed(self.epoch_seed(epoch))
         return Batches(
-            self.data.images[self._training],
-            self.data.labels[self._training],
+            *self._training_part,
             self.data.mean,
             self.data.std,
             min(self.config.batch_size, len(self._training)),
             augmentation=self.data.augmentation if self.config.augment else None,
-            generator=generator,
+            generator=torch.Generator().manual_seed(self.epoch_seed(epoch)),
             drop_last=True,
         )
 

@@ -28,8 +28,8 @@ class Watcher(Protocol):
     def start(self, epochs: int, steps: int, done: int) -> None:
         """Training begins: `done` of `epochs` epochs, of `steps` steps each, are behind it."""
 
-    def step(self, epoch: int, step: int, loss: float) -> None:
-        """Some steps of an epoch are done."""
+    def step(self, epoch: int, step: int, objective: float) -> None:
+        """Some steps of an epoch are done; `objective` is the mean of what was minimised in it so far."""
 
     def epoch(self, entry: dict[str, Any]) -> None:
         """An epoch is done; `entry` is its line of the metrics."""
@@ -38,13 +38,13 @@ class Watcher(Protocol):
 class Trainer:
     """Trains one run, from its last checkpoint if there is one."""
 
-    def __init__(self, run: Run, config: TrainConfig) -> None:
+    def __init__(self, run: Run, setup: Setup) -> None:
         self.run = run
-        self.config = config
-        self.setup = Setup(config)
-        self.objective = self.setup.objective
-        self.optimizer = torch.optim.Adam(self.setup.net.parameters(), lr=config.lr)
-        self.step_loss = torch.compile(self.objective) if config.compile else self.objective
+        self.setup = setup
+        self.config = config = setup.config
+        self.objective = setup.objective
+        self.optimizer = torch.optim.Adam(setup.net.parameters(), lr=config.lr)
+        self.step_value = torch.compile(self.objective) if config.compile else self.objective
         self.epoch = 0
         self.seconds = 0.0
         self.best: dict[str, Any] = {"epoch": 0, "accuracy": -1.0}
@@ -75,17 +75,17 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.objective.train()
-        losses: list[Tensor] = []
+        values: list[Tensor] = []
         for step, (inputs, target) in enumerate(batches, start=1):
             self.optimizer.zero_grad()
-            loss = self.step_loss(inputs, target)
-            loss.backward()
+            value = self.step_value(inputs, target)
+            value.backward()
             self.optimizer.step()
-            losses.append(loss.detach())
+            values.append(value.detach())
             if config.dual_every and (self.epoch * len(batches) + step) % config.dual_every == 0:
                 self._dual_step()
             if step % STEPS_BETWEEN_REPORTS == 0 or step == len(batches):
-                watcher.step(self.epoch + 1, step, self._mean_loss(losses))
+                watcher.step(self.epoch + 1, step, self._mean(values))
         if not config.dual_every:
             self._dual_step()
         self.epoch += 1
@@ -98,8 +98,8 @@ class Trainer:
         return {
             "epoch": self.epoch,
             "lr": rate,
-            "loss": self._mean_loss(losses),
-            "validation_loss": measured.loss,
+            "objective": self._mean(values),
+            "loss": measured.loss,
             "accuracy": measured.accuracy,
             "constraints": constraint_entries(self.objective, measured.distances),
         }
@@ -115,19 +115,18 @@ class Trainer:
             objective.samples.fill_(1)
         objective.dual_step()
 
-    def _mean_loss(self, losses: list[Tensor]) -> float:
-        """Of the epoch so far; the loss is looked at now and then only, since that waits for the device."""
-        values = torch.stack(losses)
-        finite = torch.isfinite(values)
+    def _mean(self, values: list[Tensor]) -> float:
+        """Of the epoch so far; values are looked at now and then only, since that waits for the device."""
+        stacked = torch.stack(values)
+        finite = torch.isfinite(stacked)
         if not bool(finite.all()):
             step = int((~finite).nonzero()[0]) + 1
             raise InputError(f"the loss is not a number at epoch {self.epoch + 1}, step {step}; {self._kept()}")
-        return float(values.mean())
+        return float(stacked.mean())
 
     def _kept(self) -> str:
-        done = self.epoch if self.run.last.exists() else 0
-        advice = "try a smaller learning rate"
-        return f"{self.run.last} holds the state after epoch {done}; {advice}" if done else f"{advice}"
+        kept = f"{self.run.last} holds the state after epoch {len(self.metrics)}; " if self.metrics else ""
+        return f"{kept}a smaller learning rate may help"
 
     def _named(self, vector: Tensor) -> dict[str, Tensor]:
         return self.objective.duals.named(vector) if isinstance(self.objective, Lagrangian) else {}
