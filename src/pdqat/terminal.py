@@ -11,7 +11,7 @@ from rich.table import Table
 
 
 class TrainingProgress:
-    """A bar, and below it loss, accuracy of every view and the worst slack; one line an epoch where it can't be drawn."""
+    """A bar with loss, accuracy of every view and worst slack below; a line an epoch where it can't be drawn."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
