@@ -98,11 +98,11 @@ class Lagrangian(nn.Module):
         if len(names) < len(resolved):
             raise InputError(f"there are several constraints called {names.most_common(1)[0][0]!r}; one is allowed")
         self.duals = Duals(resolved, dual_rate, dual_rule, dual_damping, dual_nu)
-        like = next(net.parameters())
         tolerances = [each.tolerance for each in resolved for _ in range(each.channels)]
         self.register_buffer("tolerances", torch.tensor(tolerances, dtype=torch.float64), persistent=False)
         self.register_buffer("distance_sum", torch.zeros(len(tolerances)))
         self.register_buffer("samples", torch.zeros(()))
+        like = next(net.parameters())
         for module in (self.duals, self):
             for name, buffer in list(module.named_buffers(recurse=False)):
                 module._buffers[name] = buffer.to(like.device, torch.promote_types(like.dtype, torch.float32))

@@ -6,7 +6,15 @@ from typing import Any, Self
 from rich import box
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 
@@ -22,7 +30,7 @@ class TrainingProgress:
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             TaskProgressColumn(),
-            TextColumn("{task.completed}/{task.total} steps"),
+            MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             console=console,

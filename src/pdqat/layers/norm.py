@@ -3,7 +3,6 @@
 The full-precision view's are the module's own, under the plain model's state_dict keys; a plan's stand under `views`.
 """
 
-import copy
 from typing import Any, Self
 
 import torch
@@ -11,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pdqat.layers.distances import precise
 from pdqat.layers.state import ViewState
 
 
@@ -40,11 +40,13 @@ class PrecisionNorm(_BatchNorm):
 
     def add_view(self, name: str, tied: bool) -> None:
         """Give a plan its own norm, started as a copy of the full-precision one; tied, with the same affine part."""
-        plain = copy.deepcopy({key: value for key, value in self.__dict__.items() if key not in ("state", "views")})
-        plain["_modules"] = {}
-        view = _BatchNorm.__new__(_plain_class(self))
-        view.__dict__.update(plain)
-        del view.__dict__["name"]
+        view: _BatchNorm = _plain_class(self)(
+            self.num_features, self.eps, self.momentum, self.affine, self.track_running_stats
+        )
+        own = {key: value.clone() for key, value in self.state_dict().items() if not key.startswith("views.")}
+        view.load_state_dict(own, assign=True)
+        view.requires_grad_(any(each.requires_grad for each in self.parameters(recurse=False)))
+        view.train(self.training)
         if tied:
             view.weight, view.bias = self.weight, self.bias
         self.views[name] = view
@@ -69,7 +71,7 @@ class PrecisionNorm(_BatchNorm):
         """Make it a plain norm again, in place, as the full-precision view has it."""
         for attribute in ("name", "state", "views"):
             delattr(self, attribute)
-        self.__class__ = _plain_class(self)  # type: ignore[assignment]
+        self.__class__ = _plain_class(self)
 
 
 class PrecisionBatchNorm1d(PrecisionNorm, nn.BatchNorm1d):
@@ -91,7 +93,7 @@ NORMS: dict[type[nn.Module], type[PrecisionNorm]] = {
 }
 
 
-def _plain_class(norm: PrecisionNorm) -> type[nn.Module]:
+def _plain_class(norm: PrecisionNorm) -> Any:
     return next(plain for plain, aware in NORMS.items() if aware is type(norm))
 
 
@@ -100,11 +102,7 @@ def _slope(norm: _BatchNorm, input: Tensor) -> Tensor:  # noqa: A002
     """weight / sqrt(variance + eps) per channel, shaped to multiply the input: what the norm multiplies by now."""
     shape = [1, -1] + [1] * (input.dim() - 2)
     if norm.training or norm.running_var is None:
-        variance = torch.var(
-            input.float() if input.dtype != torch.float64 else input,
-            [dim for dim in range(input.dim()) if dim != 1],
-            correction=0,
-        )
+        variance = torch.var(precise(input), [dim for dim in range(input.dim()) if dim != 1], correction=0)
     else:
         variance = norm.running_var
     slope = torch.rsqrt(variance + norm.eps)
