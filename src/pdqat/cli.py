@@ -49,6 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        print(f"pdqat: {error}", file=sys.stderr)
+        return BAD_INPUT
     return 0
 
 
@@ -60,7 +63,7 @@ def _train(options: argparse.Namespace) -> None:
         run = Run.open(options.resume)
         if run.summary_file.exists():
             raise InputError(f"the run {run.path} is finished; see it with: pdqat show {run.path}")
-        setup = Setup(run.config())
+        setup = _setup(run) if run.last.exists() else Setup(run.config())
     else:
         config = resolve_config(options.preset, read_toml(options.config) if options.config else {}, flags)
         folder = options.out or Path("runs") / f"{config.data}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -77,7 +80,7 @@ def _train(options: argparse.Namespace) -> None:
 
 def _eval(options: argparse.Namespace) -> None:
     run = Run.open(options.run)
-    setup = Setup(run.config())
+    setup = _setup(run)
     path = run.last if options.checkpoint == "last" else run.best
     setup.load(load_checkpoint(path), path)
     batches = setup.test_batches() if options.part == "test" else setup.validation_batches()
@@ -87,6 +90,11 @@ def _eval(options: argparse.Namespace) -> None:
         print(json.dumps({"part": options.part, "accuracy": found.accuracy, "constraints": constraints}, indent=2))
     else:
         show_evaluation(Console(), found.accuracy, constraints, options.part)
+
+
+def _setup(run: Run) -> Setup:
+    """For a run with checkpoints: they hold the weights, so the file it started from may be gone."""
+    return Setup(dataclasses.replace(run.config(), init=None))
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -101,7 +109,7 @@ def _show(options: argparse.Namespace) -> None:
 def _data(options: argparse.Namespace) -> None:
     console = Console(stderr=True)
     folder = options.folder or data.default_folder()
-    path = data.fetch(options.name, folder, lambda message: console.print(message, highlight=False))
+    path = data.fetch(options.name, folder, lambda message: console.print(message, highlight=False, markup=False))
     print(path)
 
 
@@ -109,7 +117,7 @@ def _say_left_alone(console: Console, setup: Setup) -> None:
     kept = setup.net.left_alone
     console.print(f"{len(setup.net.layers)} layers quantised; in full precision:", highlight=False)
     for name, reason in kept.items():
-        console.print(f"  {name}: {reason}", highlight=False, soft_wrap=True)
+        console.print(f"  {name}: {reason}", highlight=False, soft_wrap=True, markup=False)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -24,7 +24,11 @@ from pdqat.rules import check_all_match, resolve
 E = TypeVar("E", bound=StrEnum)
 
 Tolerance = float | Mapping[str, float] | None
-"""One number; numbers by layer name or glob pattern ("*" for the rest); or None, the paper's 1 / (2^bits - 1)."""
+"""One number; numbers by layer name or glob pattern ("*" for the rest); or None, the paper's 1 / (2^bits - 1).
+
+For the relative distance, a ratio of squares, None is the square of that: the noise-to-signal ratio of a uniformly
+distributed value rounded to `bits` bits.
+"""
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,10 @@ class ActivationConstraint(Requirement):
     def _tolerance(self, place: Place) -> float:
         given = self.tolerance if isinstance(self.tolerance, Mapping) else {"*": self.tolerance}
         tolerance = resolve(given, place.name, None)
-        return default_tolerance(place.bits) if tolerance is None else float(tolerance)
+        if tolerance is not None:
+            return float(tolerance)
+        smallest = default_tolerance(place.bits)
+        return smallest**2 if self.distance is Distance.RELATIVE else smallest
 
 
 @final

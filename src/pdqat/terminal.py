@@ -87,7 +87,7 @@ def show_summary(console: Console, summary: dict[str, Any], folder: str) -> None
         f"{summary['parameters']:,} parameters, {summary['seconds']:.0f} s of training",
         highlight=False,
     )
-    console.print(f"run folder: {folder}", highlight=False, soft_wrap=True)
+    console.print(f"run folder: {folder}", highlight=False, soft_wrap=True, markup=False)
 
 
 def show_evaluation(
@@ -135,10 +135,19 @@ def _constraint_table(constraints: Sequence[dict[str, Any]]) -> Table:
             where += f" (worst of {len(each['slack'])} channels)"
         worst = _worst_index(each["slack"])
         row = [where, each["view"]] if several_views else [where]
-        row += [f"{each['tolerance']:.4f}", f"{_at(each['distance'], worst):.4f}", f"{_at(each['slack'], worst):+.4f}"]
-        row += [f"{_at(each['multiplier'], worst):.4f}", "yes" if each["satisfied"] else "[bold]no[/bold]"]
+        row += [
+            _number(each["tolerance"]),
+            _number(_at(each["distance"], worst)),
+            _number(_at(each["slack"], worst), "+"),
+        ]
+        row += [_number(_at(each["multiplier"], worst)), "yes" if each["satisfied"] else "[bold]no[/bold]"]
         table.add_row(*row)
     return table
+
+
+def _number(value: float, sign: str = "") -> str:
+    """Four decimals, or two digits where these would show nothing."""
+    return f"{value:{sign}.4f}" if value == 0 or abs(value) >= 0.0005 else f"{value:{sign}.1e}"
 
 
 def _worst(slack: float | list[float]) -> float:

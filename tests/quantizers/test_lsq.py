@@ -38,7 +38,7 @@ def test_gradients_are_those_of_esser(signed: bool, bits: int, step: float) -> N
     assert 0 < expected_tensor.sum() < 40  # some inside, some clipped
     torch.testing.assert_close(by_tensor, upstream * expected_tensor)
     scale = 1 / math.sqrt(40 * high)
-    assert by_step.item() == pytest.approx(scale * (upstream * expected_step).sum().item(), rel=1e-9)
+    assert by_step.item() == pytest.approx(scale * (upstream * expected_step).sum().item(), rel=1e-6)
 
 
 def test_one_signed_bit_is_the_sign() -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 from pdqat.quantizers.base import Grid, Quantizer
 
 CANDIDATES = 24
+FRACTIONS: list[float] = torch.linspace(1, 1 / CANDIDATES, CANDIDATES).tolist()
 REFINEMENTS = 4
 
 
@@ -83,7 +84,7 @@ class UniformActivation(Quantizer):
     def observe(self, tensor: Tensor, bits: int) -> None:
         """Move the scale towards the least-squares one for this batch, one step from where it is."""
         rows = tensor.detach().reshape(1, -1).to(self.scale.dtype)
-        self.signed |= rows.min() < 0
+        self.signed.logical_or_(rows.min() < 0)
         scale = self.scale.view(1, 1)
         better = torch.where(self.signed, _refine(rows, scale, bits, True), _refine(rows, scale, bits, False))
         self.scale.lerp_(better.view(()), self.MOMENTUM)
@@ -108,7 +109,7 @@ def least_squares_scale(rows: Tensor, bits: int, symmetric: bool) -> Tensor:
     limit = _symmetric_limit(bits) if symmetric else 2**bits - 1
     largest = rows.abs().amax(1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny * limit)
     best, least = largest / limit, torch.full_like(largest, torch.inf)
-    for fraction in torch.linspace(1, 1 / CANDIDATES, CANDIDATES).tolist():
+    for fraction in FRACTIONS:
         scale = largest / limit * fraction
         error = (rows - scale * nearest(rows / scale, bits, symmetric)).square().sum(1, keepdim=True)
         best, least = torch.where(error < least, scale, best), torch.minimum(error, least)

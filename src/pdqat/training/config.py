@@ -76,10 +76,10 @@ def _option(default: Any, text: str, check: Callable[[Any], str | None] | None =
     return field(default=default, metadata=metadata)
 
 
-def _at_least(lowest: float) -> Callable[[Any], str | None]:
+def _at_least(lowest: float, highest: float | None = None) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
-        fits = value is None or (math.isfinite(value) and value >= lowest)
-        return None if fits else f"must be a number from {lowest} upwards"
+        fits = value is None or (math.isfinite(value) and lowest <= value <= (value if highest is None else highest))
+        return None if fits else f"must be a number from {lowest} {'upwards' if highest is None else f'to {highest}'}"
 
     return check
 
@@ -102,15 +102,17 @@ def _one_of(allowed: Sequence[str]) -> Callable[[Any], str | None]:
 
 
 def _precisions(value: Any) -> str | None:
-    for each in value.values() if isinstance(value, Mapping) else value:
-        Precision.parse(each)
+    try:
+        for each in value.values() if isinstance(value, Mapping) else value:
+            Precision.parse(each)
+    except InputError:
+        return "must hold precisions: a number of bits from 1 to 8, 'w4a8', 'w4', 'a8' or 'full'"
     return None if value or isinstance(value, Mapping) else "must name at least one precision"
 
 
 def _tolerances(value: Mapping[str, float]) -> str | None:
-    return next(
-        (f"must be zero or more, not {each} for {name!r}" for name, each in value.items() if not each >= 0), None
-    )
+    fits = all(math.isfinite(each) and each >= 0 for each in value.values())
+    return None if fits else "must be numbers from 0 upwards"
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,9 @@ class TrainConfig:
     level: Level = _option(Level.LAYER, "what the constraints below the output speak of")
     blocks: list[str] = _option([], "names of the blocks, for level 'block'")
     layer_distance: Distance = _option(Distance.RELATIVE, "distance of a layer's two sides")
-    layer_tolerance: float | None = _option(None, "tolerance of layers; without it 1/(2^bits - 1)", _at_least(0))
+    layer_tolerance: float | None = _option(
+        None, "tolerance of layers; without it 1/(2^bits - 1), squared for the relative distance", _at_least(0)
+    )
     tolerances: dict[str, float] = _option({}, "tolerance by layer name or pattern, for example head=0.2", _tolerances)
 
     dual_rate: float = _option(0.01, "step size of the multipliers", _at_least(0))
@@ -166,8 +170,8 @@ class TrainConfig:
     patience: int = _option(
         0, "stop after so many epochs without a better validation accuracy; 0 is never", _at_least(0)
     )
-    seed: int = _option(0, "of the split, the order, the augmentation and the initial weights", _at_least(0))
-    threads: int | None = _option(None, "CPU threads; without it torch decides", _at_least(1))
+    seed: int = _option(0, "of the split, the order, the augmentation and the initial weights", _at_least(0, 2**32 - 1))
+    threads: int | None = _option(None, "CPU threads; without it torch decides", _at_least(1, 1024))
     compile: bool = _option(False, "compile the training step with torch.compile")
 
     def __post_init__(self) -> None:
@@ -213,7 +217,7 @@ def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[s
     unknown = [key for key in given if key not in known]
     if unknown:
         raise InputError(f"unknown key {unknown[0]!r} in the configuration; the keys are preset, {', '.join(known)}")
-    if preset is not None and preset not in PRESETS:
+    if preset is not None and preset not in list(PRESETS):
         raise InputError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
     values = {**(PRESETS[preset] if preset else {}), **given}
     config = TrainConfig(**values)
@@ -226,7 +230,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The keys of a TOML file."""
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise InputError(f"can't read the configuration {path}: {error}") from error
 
 
@@ -269,6 +273,8 @@ def _typed(name: str, value: Any, hint: Any) -> Any:
         if value not in list(hint):
             raise InputError(f"{name} must be one of {', '.join(hint)}, not {value!r}")
         return hint(value)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise InputError(f"{name} is too large; whole numbers must be below 2^63")
     if hint is str and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

@@ -49,7 +49,10 @@ class Run:
         """One entry an epoch."""
         if not self.metrics_file.exists():
             return []
-        return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
+        try:
+            return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
+        except ValueError as error:
+            raise InputError(f"{self.metrics_file} is damaged: {error}") from error
 
     def write_metrics(self, entries: list[dict[str, Any]]) -> None:
         """All epochs' entries, as one file."""
@@ -62,10 +65,10 @@ class Run:
             raise InputError(f"the run {self.path} is not finished; continue it with: pdqat train --resume {self.path}")
         try:
             content = json.loads(self.summary_file.read_text(encoding="utf-8"))
-        except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        except ValueError as error:
             raise InputError(f"{self.summary_file} is damaged: {error}") from error
-        if not isinstance(content, dict):
-            raise InputError(f"{self.summary_file} is damaged: it holds no table")
+        if not isinstance(content, dict) or not isinstance(content.get("accuracy"), dict):
+            raise InputError(f"{self.summary_file} is damaged: it holds no summary")
         return content
 
     def write_summary(self, summary: dict[str, Any]) -> None:

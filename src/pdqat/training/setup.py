@@ -86,7 +86,7 @@ class Setup:
             self.net.load_state_dict(checkpoint["model"])
             state = {f"net.{key}": value for key, value in self.net.state_dict().items()}
             self.objective.load_state_dict({**state, **checkpoint["duals"]})
-        except (KeyError, RuntimeError) as error:
+        except (KeyError, RuntimeError, TypeError, AttributeError) as error:
             raise InputError(f"the checkpoint {path} does not fit the run's configuration") from error
 
     def _batches(self, chosen: torch.Tensor, size: int = EVALUATION_BATCH) -> Batches:

@@ -13,7 +13,7 @@ from torch import Tensor
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.training.config import Method, SlackSource, TrainConfig
-from pdqat.training.evaluation import evaluate
+from pdqat.training.evaluation import Evaluation, evaluate
 from pdqat.training.files import load_checkpoint, save_checkpoint
 from pdqat.training.run import Run
 from pdqat.training.setup import Setup
@@ -90,11 +90,7 @@ class Trainer:
             self._dual_step()
         self.epoch += 1
         measured = evaluate(self.objective, self.setup.validation_batches())
-        if not bool(torch.isfinite(measured.distances).all()):
-            bad = [
-                name for name, part in self._named(measured.distances).items() if not bool(torch.isfinite(part).all())
-            ]
-            raise InputError(f"the distance of {bad[0]} is not a number after epoch {self.epoch}; {self._kept()}")
+        self._check_finite(measured)
         return {
             "epoch": self.epoch,
             "lr": rate,
@@ -124,12 +120,20 @@ class Trainer:
             raise InputError(f"the loss is not a number at epoch {self.epoch + 1}, step {step}; {self._kept()}")
         return float(stacked.mean())
 
+    def _check_finite(self, measured: Evaluation) -> None:
+        """The last step of an epoch may have spoilt what the losses of its steps don't show yet."""
+        found = {"the validation loss": torch.tensor(measured.loss)}
+        if isinstance(self.objective, Lagrangian):
+            named = self.objective.duals.named
+            found |= {f"the distance of {name}": part for name, part in named(measured.distances).items()}
+            found |= {f"the multiplier of {name}": part for name, part in named().items()}
+        for what, values in found.items():
+            if not bool(torch.isfinite(values).all()):
+                raise InputError(f"{what} is not a number after epoch {self.epoch}; {self._kept()}")
+
     def _kept(self) -> str:
         kept = f"{self.run.last} holds the state after epoch {len(self.metrics)}; " if self.metrics else ""
         return f"{kept}a smaller learning rate may help"
-
-    def _named(self, vector: Tensor) -> dict[str, Tensor]:
-        return self.objective.duals.named(vector) if isinstance(self.objective, Lagrangian) else {}
 
     def _chosen_accuracy(self, accuracy: dict[str, float]) -> float:
         """The mean over the low-precision views, or the full-precision one where only that is trained."""
@@ -165,12 +169,18 @@ class Trainer:
         try:
             self.optimizer.load_state_dict(checkpoint["optimizer"])
             self.epoch, self.seconds, self.best = (checkpoint[key] for key in ("epoch", "seconds", "best"))
-        except (KeyError, ValueError, TypeError) as error:
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
             raise InputError(f"the checkpoint {self.run.last} does not fit the run's configuration") from error
         self.metrics = self.run.metrics()[: self.epoch]
+        if len(self.metrics) < self.epoch:
+            raise InputError(
+                f"{self.run.metrics_file} ends with epoch {len(self.metrics)}, "
+                f"but {self.run.last} holds the state after epoch {self.epoch}"
+            )
+        load_checkpoint(self.run.best)  # needed at the end: say now if it is lost
 
 
 def learning_rate(config: TrainConfig, epoch: int) -> float:
     """The initial rate, decayed once for every milestone that is behind this epoch (counted from 0)."""
-    passed = sum(epoch >= round(part * config.epochs) for part in config.milestones)
+    passed = sum(epoch >= max(1, round(part * config.epochs)) for part in config.milestones)
     return float(config.lr * config.decay**passed)

@@ -1,0 +1,562 @@
+"""The Lagrangian against the equations of paper and design, transcribed in plain PyTorch.
+
+The transcription below knows nothing of pdqat: it takes parameters by name and computes f, f^q and every constraint
+with F.conv2d, F.linear, explicit rounding and explicit batch statistics. A test then compares the value and the
+gradient of every parameter in float64.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pdqat import (
+    BitPlan,
+    BlockConstraint,
+    ChannelConstraint,
+    InputError,
+    Lagrangian,
+    LayerConstraint,
+    Network,
+    OutputConstraint,
+    Precision,
+    prepare,
+)
+from pdqat.constraints import Requirement
+
+Parameters = Mapping[str, Tensor]
+
+
+class Block(nn.Module):
+    """A pre-activation block, with a projection or with the identity beside it."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.norm0 = nn.BatchNorm2d(inputs)
+        self.conv0 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv1 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.side = nn.Conv2d(inputs, outputs, 1, bias=False) if inputs != outputs else None
+        self.side_norm = nn.BatchNorm2d(outputs) if inputs != outputs else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = self.norm0(x).clamp(0, 1)
+        side: Tensor = x if self.side is None or self.side_norm is None else self.side_norm(self.side(a))
+        y: Tensor = self.conv1(self.norm1(self.conv0(a)).clamp(0, 1)) + side
+        return y
+
+
+class PreActivation(nn.Module):
+    """Stem, blocks, norm, mean, linear; with equal widths nothing but identities lies beside the blocks."""
+
+    def __init__(self, widths: Sequence[int]) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(2, widths[0], 3, padding=1, bias=False)
+        self.blocks = nn.Sequential(*(Block(i, o) for i, o in itertools.pairwise(widths)))
+        self.norm = nn.BatchNorm2d(widths[-1])
+        self.head = nn.Linear(widths[-1], 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(self.norm(self.blocks(self.stem(x))).mean((2, 3)))
+        return y
+
+
+class Chain(nn.Module):
+    """conv-norm-relu twice, a convolution and a linear layer without a norm, linear; the layers have biases."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv0 = nn.Conv2d(2, 3, 3, padding=1)
+        self.norm0 = nn.BatchNorm2d(3)
+        self.conv1 = nn.Conv2d(3, 4, 3, stride=2)
+        self.norm1 = nn.BatchNorm2d(4)
+        self.conv2 = nn.Conv2d(4, 4, 2, groups=2)
+        self.fc0 = nn.Linear(4, 5)
+        self.fc1 = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.norm0(self.conv0(x)).relu()
+        h = self.norm1(self.conv1(h)).relu()
+        h = self.conv2(h).relu().mean((2, 3))
+        y: Tensor = self.fc1(self.fc0(h).relu())
+        return y
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a Lagrangian is asked for."""
+
+    net: str = "projection"
+    plans: tuple[int, ...] = (2,)
+    layer: str | None = "relative"
+    kind: str = "layer"
+    output: str | None = "cross-entropy"
+    gradient: str = "exact"
+    norm: str = "exact"
+    tied: bool = False
+    scaled: bool = True
+
+    def __str__(self) -> str:
+        return "-".join(str(each) for each in vars(self).values())
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "projection": lambda: PreActivation([3, 3, 4, 4]),
+    "identity": lambda: PreActivation([3, 3, 3]),
+    "chain": Chain,
+}
+BLOCKS = {"projection": ["blocks.0", "blocks.1", "blocks.2"], "identity": ["blocks.1"]}
+OUTPUT_TOLERANCE = 0.3
+LAYER_TOLERANCE = 0.01
+
+
+def full_weight(w: Tensor, scaled: bool) -> Tensor:
+    size = w.detach().abs().mean() if scaled else torch.ones(())
+    return size * (torch.tanh(w) / torch.tanh(w).abs().max())
+
+
+def low_weight(w: Tensor, bits: int, scaled: bool) -> Tensor:
+    w = w.detach()
+    size = w.abs().mean() if scaled else torch.ones(())
+    n = (1 << bits) - 1
+    return size * (2 * torch.round(n * (0.5 + torch.tanh(w) / (2 * torch.tanh(w).abs().max()))) / n - 1)
+
+
+def low_activation(a: Tensor, bits: int) -> Tensor:
+    n = (1 << bits) - 1
+    return torch.round(a.detach().clamp(0, 1) * n) / n
+
+
+def channels(x: Tensor, per_channel: Tensor) -> Tensor:
+    return per_channel.view(1, -1, 1, 1) if x.dim() == 4 else per_channel.view(1, -1)
+
+
+def distance(kind: str, full: Tensor, low: Tensor) -> Tensor:
+    """Per channel, which stands in dimension 1."""
+    others = [0, 2, 3] if full.dim() == 4 else [0]
+    if kind == "absolute":
+        return (full - low).abs().mean(others)
+    if kind == "squared":
+        return ((full - low) ** 2).mean(others)
+    mean = channels(full, full.mean(others))
+    variance = ((full - mean) ** 2).mean(others)
+    return ((full - low) ** 2).mean(others) / (variance + 1e-5)
+
+
+def operate(name: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    if x.dim() == 2:
+        return F.linear(x, weight, bias)
+    if name == "conv1":
+        return F.conv2d(x, weight, bias, stride=2)
+    if name == "conv2":
+        return F.conv2d(x, weight, bias, groups=2)
+    return F.conv2d(x, weight, bias, padding=weight.shape[-1] // 2)
+
+
+@dataclass
+class Waiting:
+    """The difference of a layer's two sides on its way to the norm behind it."""
+
+    name: str
+    difference: Tensor
+    is_read: bool
+
+
+@dataclass
+class View:
+    """One pass through the network, in full precision (`bits` is None) or under a plan of that many bits."""
+
+    setting: Setting
+    parameters: Parameters
+    bits: int | None = None
+    ends: tuple[str, str] = ("stem", "head")
+    distances: dict[str, Tensor] = field(default_factory=dict)
+
+    def norm(self, name: str, x: Tensor, *waiting: Waiting) -> Tensor:
+        prefix = f"{name}.views.{self.bits}-bit" if self.bits and not self.setting.tied else name
+        gain, shift = self.parameters[f"{prefix}.weight"], self.parameters[f"{prefix}.bias"]
+        mean = channels(x, x.mean([0, 2, 3]))
+        deviation = (((x - mean) ** 2).mean([0, 2, 3]) + 1e-5).sqrt()
+        # What a layer constraint sees: the same map on both sides, statistics and affine part constants.
+        slope = channels(x, (gain / deviation).detach())
+        for item in waiting:
+            here = (x - mean).detach() * slope + channels(x, shift.detach())
+            sides = (here + slope * item.difference, here)
+            full, low = (side.clamp(0, 1) for side in sides) if item.is_read else sides
+            self.compare(item.name, ("squared", "absolute"), full, low)
+        return (x - mean) / channels(x, deviation) * channels(x, gain) + channels(x, shift)
+
+    def compare(self, name: str, kinds: Sequence[str], full: Tensor, low: Tensor) -> None:
+        if self.setting.layer in kinds and self.setting.kind != "block":
+            assert self.setting.layer is not None
+            self.distances[name] = distance(self.setting.layer, full, low)
+
+    def layer(self, name: str, x: Tensor, is_read: bool, has_norm: bool) -> tuple[Tensor, list[Waiting]]:
+        """The layer's output, and what the norm behind it has to compare."""
+        scaled = self.setting.scaled
+        weight, bias = self.parameters[f"{name}.weight"], self.parameters.get(f"{name}.bias")
+        exact, through = self.setting.norm == "exact", self.setting.gradient == "straight-through"
+        if name in self.ends:
+            live = self.bits is None or exact or through or name == self.ends[1]
+            weight, bias = (weight, bias) if live else (weight.detach(), None if bias is None else bias.detach())
+            return operate(name, x, weight, bias), []
+        if self.bits is None:
+            return operate(name, x, full_weight(weight, scaled), bias), []
+        rounded = low_activation(x, self.bits)
+        clipped = x.clamp(0, 1)
+        z = rounded if exact and not through else clipped + (rounded - clipped).detach()
+        low = low_weight(weight, self.bits, scaled)
+        if through:
+            full = full_weight(weight, scaled)
+            low = full + (low - full).detach()
+        is_behind_every_rounding = name == "fc0"  # a bias enters behind the rounding of its own layer's input
+        live_bias = bias if bias is None or exact or through or is_behind_every_rounding else bias.detach()
+        output = operate(name, z, low, live_bias)
+
+        constant_bias = None if bias is None else bias.detach()
+        full_side = operate(name, z.detach(), full_weight(weight, scaled), constant_bias)
+        self.compare(name, ["relative"], full_side, output.detach())
+        waiting = [Waiting(name, full_side - output.detach(), is_read)] if has_norm else []
+        if not has_norm:
+            sides = (full_side, output.detach())
+            self.compare(name, ["squared", "absolute"], *((s.clamp(0, 1) for s in sides) if is_read else sides))
+        return output, waiting
+
+
+def pre_activation(view: View, x: Tensor) -> Tensor:
+    block_names = sorted({name.partition(".conv0")[0] for name in view.parameters if ".conv0" in name})
+    h, _ = view.layer("stem", x, is_read=True, has_norm=True)
+    waiting: list[Waiting] = []
+    for index, name in enumerate(block_names):
+        block_input = h
+        h, waiting = pre_activation_block(view, name, h, waiting, is_last=index == len(block_names) - 1)
+        if view.bits and view.setting.kind == "block" and name in BLOCKS[view.setting.net]:
+            twin = View(view.setting, view.parameters)
+            full, _ = pre_activation_block(twin, name, block_input.detach(), [], is_last=False)
+            assert view.setting.layer is not None
+            view.distances[name] = distance(view.setting.layer, full, h.detach())
+    h = view.norm("norm", h, *waiting)
+    return view.layer("head", h.mean((2, 3)), is_read=False, has_norm=False)[0]
+
+
+def pre_activation_block(
+    view: View, name: str, x: Tensor, waiting: list[Waiting], is_last: bool
+) -> tuple[Tensor, list[Waiting]]:
+    a = view.norm(f"{name}.norm0", x, *waiting).clamp(0, 1)
+    side = x
+    if f"{name}.side.weight" in view.parameters:
+        side, at_side = view.layer(f"{name}.side", a, is_read=False, has_norm=True)
+        side = view.norm(f"{name}.side_norm", side, *at_side)
+    h, at_conv0 = view.layer(f"{name}.conv0", a, is_read=True, has_norm=True)
+    h = view.norm(f"{name}.norm1", h, *at_conv0).clamp(0, 1)
+    h, at_conv1 = view.layer(f"{name}.conv1", h, is_read=not is_last, has_norm=True)
+    return h + side, at_conv1
+
+
+def chain(view: View, x: Tensor) -> Tensor:
+    view.ends = ("conv0", "fc1")
+    h, _ = view.layer("conv0", x, is_read=True, has_norm=True)
+    h, at_conv1 = view.layer("conv1", view.norm("norm0", h).relu(), is_read=True, has_norm=True)
+    h, _ = view.layer("conv2", view.norm("norm1", h, *at_conv1).relu(), is_read=True, has_norm=False)
+    h, _ = view.layer("fc0", h.relu().mean((2, 3)), is_read=False, has_norm=False)
+    return view.layer("fc1", h.relu(), is_read=False, has_norm=False)[0]
+
+
+def output_distance(kind: str, full: Tensor, low: Tensor) -> Tensor:
+    if kind == "squared":
+        return ((full - low) ** 2).mean()
+    f, log_low = full.softmax(1), low.log_softmax(1)
+    per_sample = -(f * log_low).sum(1)
+    if kind == "kl":
+        per_sample = (f * (full.log_softmax(1) - log_low)).sum(1)
+    return per_sample.mean()
+
+
+def transcribed(setting: Setting, parameters: Parameters, duals: Parameters, x: Tensor, y: Tensor) -> Tensor:
+    """mean loss(f(x), y) + sum over plans and constraints of multiplier x (mean distance - tolerance)."""
+    network = chain if setting.net == "chain" else pre_activation
+    full = network(View(setting, parameters), x)
+    total = F.cross_entropy(full, y)
+    for bits in setting.plans:
+        view = View(setting, parameters, bits)
+        low = network(view, x)
+        if setting.output is not None:
+            slack = output_distance(setting.output, full, low) - OUTPUT_TOLERANCE
+            total = total + duals[f"{bits}-bit/output"].sum() * slack
+        for name, per_channel in view.distances.items():
+            found = per_channel if setting.kind == "channel" else per_channel.mean()
+            total = total + (duals[f"{bits}-bit/{setting.kind}/{name}"] * (found - LAYER_TOLERANCE)).sum()
+    return total
+
+
+def randomised(setting: Setting) -> tuple[Network, Tensor, Tensor]:
+    """A prepared network with norms that are far from the identity and differ between views, and a batch."""
+    torch.manual_seed(3)
+    x, y = torch.randn(6, 2, 5, 5, dtype=torch.float64), torch.tensor([0, 1, 2, 2, 1, 0])
+    scheme = "dorefa" if setting.scaled else "dorefa-unscaled"
+    net = prepare(MODELS[setting.net]().double(), x, setting.plans, quantizer=scheme, tied_norms=setting.tied)
+    for name, parameter in net.model.named_parameters():
+        if "norm" in name:
+            nn.init.uniform_(parameter, *((0.3, 1.2) if name.endswith("weight") else (-0.2, 0.7)))
+    return net, x, y
+
+
+def lagrangian_of(setting: Setting, net: Network) -> Lagrangian:
+    constraints: list[Requirement] = []
+    if setting.output is not None:
+        constraints.append(OutputConstraint(setting.output, OUTPUT_TOLERANCE))
+    if setting.layer is not None and setting.kind == "block":
+        constraints.append(BlockConstraint(setting.layer, LAYER_TOLERANCE, blocks=BLOCKS[setting.net]))
+    elif setting.layer is not None:
+        requirement = ChannelConstraint if setting.kind == "channel" else LayerConstraint
+        constraints.append(requirement(setting.layer, LAYER_TOLERANCE))
+    result = Lagrangian(net, F.cross_entropy, constraints, gradient=setting.gradient, norm=setting.norm)
+    torch.nn.init.uniform_(result.duals.multipliers, 0.2, 2.0)
+    return result
+
+
+SETTINGS = [
+    # Where and by which distance, in every network, under one plan and under two.
+    *(
+        Setting(net, plans, layer)
+        for net in MODELS
+        for plans in ((2,), (2, 4))
+        for layer in (None, "squared", "absolute", "relative")
+    ),
+    # What moves what.
+    *(
+        Setting(net, (2, 4), layer, gradient=gradient, norm=norm, tied=tied)
+        for net in MODELS
+        for layer in ("squared", "relative")
+        for gradient in ("exact", "straight-through")
+        for norm in ("exact", "ste")
+        for tied in (False, True)
+    ),
+    # The other distances, places and weights.
+    *(Setting(output=output, norm="ste") for output in ("kl", "squared")),
+    *(Setting(net, output=None) for net in MODELS),
+    *(Setting(net, (1, 4), layer, "channel") for net in MODELS for layer in ("squared", "absolute", "relative")),
+    *(Setting(net, (2, 4), layer, "block") for net in BLOCKS for layer in ("squared", "absolute", "relative")),
+    *(Setting("projection", (2,), "squared", "block", norm="ste", tied=tied) for tied in (False, True)),
+    *(Setting(net, (1, 8), "squared", scaled=False) for net in MODELS),
+]
+
+
+@pytest.mark.parametrize("setting", dict.fromkeys(SETTINGS), ids=str)
+def test_value_and_gradient_are_those_of_the_equations(setting: Setting) -> None:
+    net, x, y = randomised(setting)
+    lagrangian = lagrangian_of(setting, net).train()
+    parameters = dict(net.model.named_parameters())
+    expected = transcribed(setting, parameters, lagrangian.duals.named(), x, y)
+    value = lagrangian(x, y)
+    torch.testing.assert_close(value, expected, rtol=1e-9, atol=1e-9)
+    ours, theirs = (
+        torch.autograd.grad(each, list(parameters.values()), materialize_grads=True) for each in (value, expected)
+    )
+    for name, our, their in zip(parameters, ours, theirs, strict=True):
+        torch.testing.assert_close(our, their, rtol=1e-6, atol=1e-9, msg=f"the gradients of {name} differ")
+
+
+def gradients(lagrangian: Lagrangian, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    parameters = dict(lagrangian.net.model.named_parameters())
+    found = torch.autograd.grad(lagrangian(x, y), list(parameters.values()), materialize_grads=True)
+    return dict(zip(parameters, found, strict=True))
+
+
+def output_only(setting: Setting, multiplier: float) -> dict[str, Tensor]:
+    net, x, y = randomised(setting)
+    lagrangian = lagrangian_of(setting, net)
+    lagrangian.duals.multipliers.fill_(multiplier)
+    return gradients(lagrangian, x, y)
+
+
+def test_what_each_gradient_rule_moves() -> None:
+    """The rules differ in what the output constraint moves through f^q; what it moves through f is the same."""
+    exact, norms, through = (
+        output_only(Setting("identity", layer=None, gradient=gradient, norm=norm), 1.0)
+        for gradient, norm in (("exact", "exact"), ("exact", "ste"), ("straight-through", "ste"))
+    )
+    conv, early_norm = "blocks.0.conv0.weight", "blocks.0.norm1.views.2-bit.weight"
+    assert torch.equal(exact[conv], norms[conv])
+    assert not torch.allclose(exact[conv], through[conv])
+    assert not exact[early_norm].any()
+    assert norms[early_norm].any()
+    assert torch.allclose(norms[early_norm], through[early_norm])
+    assert exact["norm.views.2-bit.weight"].any()
+    assert torch.equal(exact["head.weight"], norms["head.weight"])
+
+
+def test_no_gradient_of_a_layer_constraint_reaches_the_low_precision_norms() -> None:
+    setting = Setting("projection", (2,), "squared", output=None)
+    net, x, y = randomised(setting)
+    found = gradients(lagrangian_of(setting, net), x, y)
+    assert not any(gradient.any() for name, gradient in found.items() if "views" in name)
+    assert found["blocks.0.conv0.weight"].any()
+
+
+@pytest.mark.parametrize("layer", ["relative", "squared", "absolute"])
+@pytest.mark.parametrize("output", ["cross-entropy", "kl"])
+def test_gradient_agrees_with_finite_differences(layer: str, output: str) -> None:
+    """In a chain every layer's input is rounded, so the Lagrangian is smooth in the weights between two roundings.
+
+    The scale mean|w| counts as a constant, so this is about the unscaled quantiser. In the chain's layers without norms
+    the bias is a constant in the layer constraints, and so are the norms' affine parts: this is about weights.
+    """
+    setting = Setting("chain", (2, 4), layer, output=output, scaled=False)
+    net, x, y = randomised(setting)
+    lagrangian = lagrangian_of(setting, net)
+    found = gradients(lagrangian, x, y)
+    step = 1e-6
+    for name, parameter in net.model.named_parameters():
+        if parameter.dim() == 1:
+            continue
+        direction = torch.randn_like(parameter)
+        with torch.no_grad():
+            parameter.add_(direction, alpha=step)
+            above = lagrangian.terms(x, y)
+            parameter.add_(direction, alpha=-2 * step)
+            below = lagrangian.terms(x, y)
+            parameter.add_(direction, alpha=step)
+            if name != "fc1.weight":  # nothing was rounded the other way
+                for plan in net.plans:
+                    torch.testing.assert_close(above.outputs[plan], below.outputs[plan], rtol=0, atol=1e-12)
+            slope = (lagrangian.value(above) - lagrangian.value(below)) / (2 * step)
+        torch.testing.assert_close((found[name] * direction).sum(), slope, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("precision", ["w4", "a2"])
+def test_weights_feel_the_exact_gradient_where_norms_follow_straight_through(precision: str) -> None:
+    """Weight-only plans round no activation, and an activation-only last layer is behind the last rounding."""
+
+    def found(norm: str) -> dict[str, Tensor]:
+        torch.manual_seed(0)
+        x, y = torch.randn(6, 2, 5, 5, dtype=torch.float64), torch.tensor([0, 1, 2, 2, 1, 0])
+        net = prepare(Chain().double(), x, precision, layers={"fc1": precision})
+        return gradients(Lagrangian(net, F.cross_entropy, [OutputConstraint("kl")], norm=norm), x, y)
+
+    exact, ste = found("exact"), found("ste")
+    weights = [name for name in exact if "norm" not in name]
+    assert len(weights) == 10
+    assert all(torch.equal(exact[name], ste[name]) for name in weights)
+    assert exact["fc1.weight"].any()
+
+
+@pytest.mark.parametrize(("reader", "is_clipped"), [("2", True), ("a2", True), ("full", False), ("w2", False)])
+def test_only_a_reader_that_quantises_activations_clips(reader: str, is_clipped: bool) -> None:
+    """Layer 1 is read by layer 2 directly: compared behind clip(0, 1) if layer 2 clips under this plan."""
+    torch.manual_seed(0)
+    x = torch.rand(8, 3, dtype=torch.float64)
+    layers = [nn.Linear(3, 3, bias=False).double() for _ in range(4)]
+    model = nn.Sequential(*layers)
+    nn.init.uniform_(layers[1].weight, -3, 3)
+    weight = layers[1].weight.detach()
+    first = x @ layers[0].weight.detach().T
+    plan = BitPlan("mixed", {"1": Precision(2, 2), "2": Precision.parse(reader)})
+    lagrangian = Lagrangian(prepare(model, x, plan), F.mse_loss, [LayerConstraint("squared", 0.0)])
+    z = low_activation(first, 2)
+    sides = [z @ each.T for each in (full_weight(weight, True), low_weight(weight, 2, True))]
+    full, low = (side.clamp(0, 1) for side in sides) if is_clipped else sides
+    distances = lagrangian.duals.named(lagrangian.terms(x, torch.zeros(8, 3)).distances)
+    torch.testing.assert_close(distances["mixed/layer/1"][0], ((full - low) ** 2).mean())
+
+
+def small_net(**options: object) -> Network:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4), nn.Linear(4, 2))
+    return prepare(model, torch.rand(4, 3), **options)  # type: ignore[arg-type]
+
+
+def test_constraints_by_default_are_output_and_layers() -> None:
+    lagrangian = Lagrangian(small_net(bits=[2, 4]), F.cross_entropy)
+    assert [each.name for each in lagrangian.constraints] == [
+        "2-bit/output",
+        "2-bit/layer/2",
+        "2-bit/layer/4",
+        "4-bit/output",
+        "4-bit/layer/2",
+        "4-bit/layer/4",
+    ]
+    assert lagrangian.duals.multipliers.tolist() == [1, 0, 0, 1, 0, 0]  # Algorithm 1
+    expected = [1 / 3, 1 / 9, 1 / 9, 1 / 15, 1 / 225, 1 / 225]  # the relative distance is a ratio of squares
+    assert lagrangian.tolerances.tolist() == torch.tensor(expected).tolist()
+
+
+def test_terms_have_a_distance_per_constraint_and_an_output_per_view() -> None:
+    lagrangian = Lagrangian(small_net(bits=[2, "w4a8"]), F.cross_entropy)
+    x, y = torch.rand(5, 3), torch.tensor([0, 1, 0, 1, 1])
+    terms = lagrangian.terms(x, y)
+    assert set(terms.outputs) == {"full", "2-bit", "w4a8"}
+    assert terms.distances.shape == (6,)
+    assert torch.equal(terms.outputs["full"], lagrangian.net(x))
+    with lagrangian.net.under("w4a8"):
+        assert torch.equal(terms.outputs["w4a8"], lagrangian.net(x))
+    assert torch.equal(terms.loss, F.cross_entropy(terms.outputs["full"], y))
+
+
+def test_without_multipliers_it_is_the_task_loss() -> None:
+    lagrangian = Lagrangian(small_net(), F.cross_entropy)
+    lagrangian.duals.multipliers.zero_()
+    x, y = torch.rand(5, 3), torch.tensor([0, 1, 0, 1, 1])
+    assert torch.equal(lagrangian(x, y), F.cross_entropy(lagrangian.net(x), y))
+
+
+def test_inputs_are_passed_on_as_the_model_takes_them() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 2))
+
+        def forward(self, x: Tensor, scale: Tensor) -> Tensor:
+            y: Tensor = self.layers(x * scale)
+            return y
+
+    x, scale, y = torch.rand(5, 3), torch.rand(5, 1), torch.tensor([0, 1, 0, 1, 1])
+    torch.manual_seed(0)
+    lagrangian = Lagrangian(prepare(Two(), (x, scale)), F.cross_entropy)
+    assert torch.equal(lagrangian((x, scale), y), lagrangian({"scale": scale, "x": x}, y))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_multipliers_and_sums_are_at_least_float32(dtype: torch.dtype) -> None:
+    """In bfloat16 a sum stops growing at 256 samples, and a multiplier of 1 no longer feels a step of 0.003."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(3, 3) for _ in range(3))).to(dtype)
+    x, y = torch.rand(5, 3).to(dtype), torch.tensor([0, 1, 0, 1, 1])
+    lagrangian = Lagrangian(prepare(model, x), F.cross_entropy)
+    for _ in range(3):
+        lagrangian(x, y).backward()
+    expected = torch.float64 if dtype is torch.float64 else torch.float32
+    buffers = (lagrangian.duals.multipliers, lagrangian.distance_sum, lagrangian.samples, lagrangian.tolerances)
+    assert {buffer.dtype for buffer in buffers} == {expected}
+    assert lagrangian.tolerances[0].item() == torch.tensor(1 / 3, dtype=expected).item()
+    lagrangian.dual_step()
+    assert lagrangian.duals.multipliers.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"constraints": []}, "at least one constraint"),
+        ({"gradient": "ste"}, "unknown gradient 'ste'"),
+        ({"norm": "tied"}, "unknown norm gradient 'tied'; choose one of exact, ste"),
+        ({"dual_rule": "adam"}, "unknown dual rule 'adam'; choose one of ascent, nupi"),
+        ({"dual_rate": -1.0}, "dual rate must be zero or more"),
+        (
+            {"constraints": [LayerConstraint(), LayerConstraint("squared")]},
+            "several constraints called '2-bit/layer/2'",
+        ),
+        ({"constraints": [OutputConstraint(), OutputConstraint("kl")]}, "several constraints called '2-bit/output'"),
+    ],
+)
+def test_what_can_not_be_asked_for(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Lagrangian(small_net(), F.cross_entropy, **options)  # type: ignore[arg-type]
+
+
+def test_layer_constraints_need_quantised_weights() -> None:
+    with pytest.raises(InputError, match="no plan quantises the weights of any layer"):
+        Lagrangian(small_net(bits="a4"), F.cross_entropy, [LayerConstraint()])

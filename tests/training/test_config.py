@@ -1,0 +1,278 @@
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pdqat.errors import InputError
+from pdqat.training import TrainConfig
+from pdqat.training.config import PRESETS, read_toml, resolve_config, to_toml
+from pdqat.training.trainer import learning_rate
+
+KEYS = [each.name for each in dataclasses.fields(TrainConfig)]
+
+NOTHING_AS_DEFAULT: dict[str, Any] = {
+    "data": "folder",
+    "data_path": "pictures/my data",
+    "image_size": 48,
+    "train_images": 512,
+    "validation": 0.25,
+    "augment": False,
+    "model": "resnet32",
+    "width": 3,
+    "init": "weights.safetensors",
+    "bits": ["w4a8", "1"],
+    "layers": {"stages.0.0.conv0": "8", "*.conv1": "full"},
+    "quantizer": "uniform-channel",
+    "method": "pdqat-layers",
+    "norm": "tied",
+    "gradient": "straight-through",
+    "output_distance": "kl",
+    "output_tolerance": 0.7,
+    "level": "block",
+    "blocks": ["stages.0.0", "stages.2.0"],
+    "layer_distance": "squared",
+    "layer_tolerance": 0.056,
+    "tolerances": {"stages.2.*": 0.11, "head": 0.0},
+    "dual_rate": 0.3,
+    "dual_rule": "nupi",
+    "dual_damping": 0.5,
+    "dual_nu": 0.9,
+    "dual_every": 7,
+    "dual_slack": "fresh",
+    "dual_samples": 1000,
+    "epochs": 17,
+    "batch_size": 33,
+    "lr": 1 / 3,
+    "milestones": [0.3, 0.6],
+    "decay": 0.5,
+    "patience": 4,
+    "seed": 11,
+    "threads": 2,
+    "compile": True,
+}
+
+
+def read(path: Path, text: str) -> TrainConfig:
+    path.write_text(text, encoding="utf-8")
+    return resolve_config(None, read_toml(path), {})
+
+
+def test_flags_override_the_file_which_overrides_the_preset_which_overrides_the_defaults() -> None:
+    file = {"lr": 0.2, "epochs": 7}
+    config = resolve_config("quickstart", file, {"epochs": 9})
+    assert config.epochs == 9
+    assert config.lr == 0.2
+    assert config.layer_tolerance == PRESETS["quickstart"]["layer_tolerance"]
+    assert config.batch_size == TrainConfig().batch_size
+
+
+def test_nothing_given_is_the_defaults() -> None:
+    assert resolve_config(None, {}, {}) == TrainConfig()
+
+
+def test_a_file_may_name_a_preset() -> None:
+    named = resolve_config(None, {"preset": "quickstart", "epochs": 3}, {})
+    assert named == resolve_config("quickstart", {"epochs": 3}, {})
+
+
+def test_a_preset_on_the_command_line_replaces_the_one_in_the_file() -> None:
+    assert resolve_config("quickstart", {"preset": "paper"}, {}) == resolve_config("quickstart", {}, {})
+
+
+@pytest.mark.parametrize("preset", ["nature", "", 3, ["paper"]])
+def test_an_unknown_preset_is_refused(preset: Any) -> None:
+    with pytest.raises(InputError, match="unknown preset .*; choose one of quickstart, paper"):
+        resolve_config(None, {"preset": preset}, {})
+
+
+def test_every_key_survives_the_way_through_the_file(tmp_path: Path) -> None:
+    config = TrainConfig(**NOTHING_AS_DEFAULT)
+    same = [key for key in KEYS if getattr(config, key) == getattr(TrainConfig(), key)]
+    assert same == ["method"], "level 'block' is of pdqat-layers, the default; every other key must be told"
+    assert read(tmp_path / "config.toml", to_toml(config)) == config
+
+
+@pytest.mark.parametrize("preset", [None, *PRESETS])
+def test_a_resolved_configuration_means_the_same_without_its_preset(tmp_path: Path, preset: str | None) -> None:
+    config = resolve_config(preset, {}, {})
+    text = to_toml(config)
+    assert "preset" not in text
+    assert read(tmp_path / "config.toml", text) == config
+
+
+def test_the_file_has_every_key_that_has_a_value() -> None:
+    without_value = [key for key in KEYS if getattr(TrainConfig(), key) is None]
+    written = resolve_config(None, {}, {})
+    assert without_value == [
+        "data_path",
+        "train_images",
+        "init",
+        "output_tolerance",
+        "layer_tolerance",
+        "dual_samples",
+        "threads",
+    ]
+    text = to_toml(written)
+    assert all(f"{key} = " in text or f"[{key}]" in text for key in KEYS if key not in without_value)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "allowed"),
+    [
+        ("bits", ["0"], "from 1 to 8"),
+        ("bits", ["9"], "from 1 to 8"),
+        ("bits", ["x"], "from 1 to 8"),
+        ("bits", ["2", "w4a"], "from 1 to 8"),
+        ("bits", [""], "from 1 to 8"),
+        ("bits", [], "at least one"),
+        ("bits", "2", "a list"),
+        ("bits", [2.5], "text"),
+        ("layers", {"head": "9"}, "from 1 to 8"),
+        ("layers", ["head=9"], "a table"),
+        ("output_tolerance", -0.1, "from 0 upwards"),
+        ("output_tolerance", math.nan, "from 0 upwards"),
+        ("output_tolerance", math.inf, "from 0 upwards"),
+        ("layer_tolerance", -1, "from 0 upwards"),
+        ("layer_tolerance", math.nan, "from 0 upwards"),
+        ("layer_tolerance", "small", "a number"),
+        ("tolerances", {"head": -0.5}, "from 0 upwards"),
+        ("tolerances", {"head": math.nan}, "from 0 upwards"),
+        ("tolerances", {"head": math.inf}, "from 0 upwards"),
+        ("tolerances", 0.5, "a table"),
+        ("lr", math.nan, "above 0"),
+        ("lr", math.inf, "above 0"),
+        ("lr", 0, "above 0"),
+        ("lr", True, "a number"),
+        ("decay", 0.0, "above 0"),
+        ("validation", 0, "above 0 and below 1"),
+        ("validation", 1, "above 0 and below 1"),
+        ("validation", math.nan, "above 0 and below 1"),
+        ("milestones", [0.5, 1.0], "above 0 and below 1"),
+        ("milestones", [0.5, "end"], "a number"),
+        ("dual_rate", -0.01, "from 0 upwards"),
+        ("dual_nu", 1.0, "from 0 to below 1"),
+        ("dual_nu", math.nan, "from 0 to below 1"),
+        ("epochs", 0, "from 1 upwards"),
+        ("epochs", 2.5, "a whole number"),
+        ("epochs", "3", "a whole number"),
+        ("batch_size", 1, "from 2 upwards"),
+        ("seed", -1, "from 0 to 4294967295"),
+        ("seed", 2**40, "from 0 to 4294967295"),
+        ("threads", 0, "from 1 to 1024"),
+        ("compile", "yes", "true or false"),
+        ("compile", 1, "true or false"),
+        ("data", "imagenet", "digits, cifar10, cifar100, folder"),
+        ("data", 3.5, "text"),
+        ("model", "vgg", "preresnet20"),
+        ("quantizer", "ternary", "dorefa, dorefa-unscaled, uniform, uniform-channel, lsq"),
+        ("method", "magic", "full, ste, pdqat-output, pdqat-layers"),
+        ("method", 3, "full, ste, pdqat-output, pdqat-layers"),
+        ("norm", "layer", "ste, exact, tied"),
+        ("gradient", "wrong", "exact, straight-through"),
+        ("output_distance", "hamming", "cross-entropy, kl, squared"),
+        ("layer_distance", "hamming", "squared, absolute, relative"),
+        ("level", "pixel", "layer, channel, block"),
+        ("dual_rule", "momentum", "ascent, nupi"),
+        ("dual_slack", "stale", "fresh, running"),
+    ],
+)
+def test_a_bad_value_is_refused_with_key_value_and_what_is_allowed(key: str, value: Any, allowed: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        resolve_config(None, {key: value}, {})
+    message = str(refusal.value)
+    assert message.startswith(key)
+    assert allowed in message
+    culprit = value[-1] if isinstance(value, list) and value else value
+    told = next(iter(culprit.values())) if isinstance(culprit, dict) else culprit
+    assert repr(told) in message or repr(float(told)) in message
+
+
+@pytest.mark.parametrize(("key", "value"), [("epochs", 10**30), ("lr", 10**400), ("seed", 2**64), ("bits", [10**30])])
+def test_a_whole_number_too_large_for_a_machine_is_refused(key: str, value: Any) -> None:
+    with pytest.raises(InputError, match=f"{key} .*below 2\\^63"):
+        resolve_config(None, {key: value}, {})
+
+
+@pytest.mark.parametrize("key", ["learning_rate", "Epochs", "out"])
+def test_an_unknown_key_is_refused_and_the_known_ones_are_named(key: str) -> None:
+    with pytest.raises(InputError, match=f"unknown key '{key}'") as refusal:
+        resolve_config(None, {key: 1}, {})
+    assert all(known in str(refusal.value) for known in KEYS)
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        ({"level": "block"}, "needs the names of the blocks"),
+        ({"blocks": ["stages.0.0"]}, "set level to 'block'"),
+        ({"quantizer": "lsq"}, "use method 'ste', or gradient 'straight-through'"),
+        ({"data": "folder"}, "needs data_path"),
+    ],
+)
+def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        resolve_config(None, values, {})
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"epochs = ", b"epochs = 1\nepochs = 2\n", b"\xff\xfe", b"seed = " + b"9" * 5000],
+    ids=["unfinished", "twice", "not text", "huge"],
+)
+def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "config.toml"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="can't read the configuration .*config.toml"):
+        read_toml(path)
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="can't read the configuration .*No such file"):
+        read_toml(tmp_path / "config.toml")
+
+
+def test_whole_numbers_pass_for_bits_and_for_numbers() -> None:
+    config = resolve_config(None, {"bits": [2, "w4a8"], "layers": {"head": 8}, "layer_tolerance": 1}, {})
+    assert config.bits == ["2", "w4a8"]
+    assert config.layers == {"head": "8"}
+    assert isinstance(config.layer_tolerance, float)
+
+
+def test_the_paper_preset_has_the_numbers_of_the_appendix() -> None:
+    config = resolve_config("paper", {}, {})
+    assert (config.data, config.model, config.width) == ("cifar10", "preresnet20", 5)
+    assert (config.epochs, config.batch_size, config.lr) == (100, 128, 1e-3)
+    assert (config.milestones, config.decay) == ([0.5, 0.75, 0.9], 0.1)
+    assert (config.dual_rate, config.dual_rule, config.dual_every, config.dual_slack) == (0.01, "ascent", 0, "fresh")
+    assert config.dual_samples is None, "slacks over the whole training set"
+    assert (config.validation, config.augment, config.quantizer) == (0.1, True, "dorefa")
+    assert (config.output_distance, config.layer_distance) == ("cross-entropy", "squared")
+    assert (config.gradient, config.norm) == ("exact", "exact")
+
+
+@pytest.mark.parametrize(("bits", "tolerance"), [("8", 0.0039), ("4", 0.1), ("2", 0.7), ("1", 0.9), ("3", None)])
+def test_the_paper_preset_has_the_output_tolerance_of_table_1(bits: str, tolerance: float | None) -> None:
+    assert resolve_config("paper", {}, {"bits": [bits]}).output_tolerance == tolerance
+
+
+def test_a_given_output_tolerance_wins_over_table_1() -> None:
+    assert resolve_config("paper", {"output_tolerance": 0.3}, {"bits": ["4"]}).output_tolerance == 0.3
+    assert resolve_config("paper", {}, {"bits": ["4"], "output_tolerance": 0.2}).output_tolerance == 0.2
+
+
+def test_the_learning_rate_steps_at_epochs_50_75_and_90_of_100() -> None:
+    config = resolve_config("paper", {}, {})
+    rates = [learning_rate(config, epoch) for epoch in range(100)]
+    assert rates == pytest.approx([1e-3] * 50 + [1e-4] * 25 + [1e-5] * 15 + [1e-6] * 10)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "steps_at"), [(1, []), (2, [1]), (3, [2]), (4, [2, 3]), (10, [5, 8, 9]), (60, [30, 45, 54])]
+)
+def test_in_shorter_runs_milestones_round_to_whole_epochs(epochs: int, steps_at: list[int]) -> None:
+    config = TrainConfig(epochs=epochs)
+    rates = [learning_rate(config, epoch) for epoch in range(epochs)]
+    assert [epoch for epoch in range(1, epochs) if rates[epoch] < rates[epoch - 1]] == steps_at
+    assert rates[0] == config.lr

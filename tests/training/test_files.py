@@ -1,0 +1,225 @@
+import io
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from pdqat.errors import InputError
+from pdqat.training.files import load_checkpoint, load_weights, save_checkpoint, write_atomically
+
+CHECKPOINT: dict[str, Any] = {
+    "format": 1,
+    "epoch": 3,
+    "seconds": 1.5,
+    "best": {"epoch": 2, "accuracy": 0.5},
+    "model": {
+        "conv.weight": torch.arange(600.0).view(6, 100),
+        "norm.weight": torch.ones(6),
+        "norm.views.2-bit.weight": torch.zeros(6),
+        "views.weight": torch.zeros(1),
+    },
+    "duals": {"multipliers": torch.tensor([1.0, 0.0])},
+}
+
+
+class Malicious:
+    """Pickles to a call of os.system that leaves a trace."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return os.system, (f"touch '{self.trace}'",)
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    path = tmp_path / "last.pt"
+    save_checkpoint(path, CHECKPOINT)
+    return path
+
+
+def both_refuse(path: Path, sentence: str = "damaged or not a torch file of plain tensors") -> None:
+    for read in (load_checkpoint, load_weights):
+        with pytest.raises(InputError, match=sentence) as refusal:
+            read(path)
+        assert str(path) in str(refusal.value)
+
+
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def equal(left: dict[str, Tensor], right: dict[str, Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[key], right[key]) for key in left)
+
+
+def test_writing_replaces_the_file_and_leaves_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    for content in (b"old", b"new and longer"):
+        write_atomically(path, content)
+        assert path.read_bytes() == content
+    assert names_in(tmp_path) == ["file"]
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    write_atomically(path, b"old")
+    (tmp_path / ".metrics.jsonl.tmp").symlink_to("/dev/full")
+    with pytest.raises(InputError, match=r"can't write .*metrics.jsonl: No space left on device"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert names_in(tmp_path) == ["metrics.jsonl"]
+
+
+def test_a_temporary_name_that_is_taken_by_a_folder_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+    (tmp_path / ".file.tmp").mkdir()
+    with pytest.raises(InputError, match="can't write .*file: Is a directory"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+
+
+def test_half_a_file_of_a_killed_writer_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    (tmp_path / ".file.tmp").write_bytes(b"half of someth")
+    write_atomically(path, b"whole")
+    assert path.read_bytes() == b"whole"
+    assert names_in(tmp_path) == ["file"]
+
+
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="can't write"):
+        write_atomically(tmp_path / "nowhere" / "file", b"x")
+
+
+def test_a_checkpoint_comes_back_as_it_was(checkpoint: Path) -> None:
+    found = load_checkpoint(checkpoint)
+    assert equal(found.pop("model"), CHECKPOINT["model"])
+    assert equal(found.pop("duals"), CHECKPOINT["duals"])
+    assert found == {key: value for key, value in CHECKPOINT.items() if key not in ("model", "duals")}
+
+
+def test_a_file_that_would_run_code_is_refused_without_running_it(tmp_path: Path) -> None:
+    trace, content = tmp_path / "trace", {**CHECKPOINT, "model": {"weight": Malicious(tmp_path / "trace")}}
+    pickle.loads(pickle.dumps(Malicious(trace)))
+    assert trace.exists(), "the weapon works"
+    trace.unlink()
+    for name, legacy in (("zip.pt", False), ("legacy.pt", True)):
+        torch.save(content, tmp_path / name, _use_new_zipfile_serialization=not legacy)
+        both_refuse(tmp_path / name)
+    (tmp_path / "plain.pt").write_bytes(pickle.dumps(content))
+    both_refuse(tmp_path / "plain.pt")
+    assert not trace.exists()
+
+
+@pytest.mark.parametrize("part", [0, 0.001, 0.1, 0.5, 0.9, 0.999])
+def test_a_truncated_file_is_refused(checkpoint: Path, part: float) -> None:
+    content = checkpoint.read_bytes()
+    checkpoint.write_bytes(content[: int(part * len(content))])
+    both_refuse(checkpoint)
+
+
+@given(st.binary(max_size=60))
+def test_random_bytes_are_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "random.pt"
+    path.write_bytes(content)
+    both_refuse(path)
+
+
+@pytest.mark.parametrize("prefix", [b"", b"\x80\x02"], ids=["bare", "protocol 2"])
+def test_every_first_instruction_of_a_pickle_is_refused(tmp_path: Path, prefix: bytes) -> None:
+    path = tmp_path / "odd.pt"
+    for instruction in range(256):
+        path.write_bytes(prefix + bytes([instruction]) + b"abc\nde\x01.")
+        with pytest.raises(InputError):
+            load_checkpoint(path)
+
+
+def test_a_flipped_bit_in_a_tensor_is_noticed(checkpoint: Path) -> None:
+    content = bytearray(checkpoint.read_bytes())
+    weights = CHECKPOINT["model"]["conv.weight"].numpy().tobytes()
+    content[content.index(weights) + 1000] ^= 1
+    checkpoint.write_bytes(content)
+    assert not equal(torch.load(checkpoint, weights_only=True)["model"], CHECKPOINT["model"]), "torch does not notice"
+    both_refuse(checkpoint)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [1, 2],
+        {},
+        {"weight": torch.ones(2)},
+        {"format": 2, **{key: value for key, value in CHECKPOINT.items() if key != "format"}},
+        {key: value for key, value in CHECKPOINT.items() if key != "duals"},
+        {**CHECKPOINT, "model": 3},
+        {**CHECKPOINT, "epoch": "three"},
+        {**CHECKPOINT, "best": 2},
+    ],
+    ids=["list", "empty", "state_dict", "later format", "no duals", "no model", "epoch", "best"],
+)
+def test_a_foreign_torch_file_is_not_a_checkpoint(tmp_path: Path, content: Any) -> None:
+    path = tmp_path / "best.pt"
+    torch.save(content, path)
+    with pytest.raises(InputError, match="best.pt is not a checkpoint of a pdqat run"):
+        load_checkpoint(path)
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no checkpoint .*last.pt"):
+        load_checkpoint(tmp_path / "last.pt")
+    for name in ("model.safetensors", "model.pt"):
+        with pytest.raises(InputError, match=f"there is no file .*{name} with weights"):
+            load_weights(tmp_path / name)
+
+
+def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder.pt").mkdir()
+    both_refuse(tmp_path / "folder.pt", "damaged or not a torch file|there is no file")
+
+
+def test_weights_are_read_from_safetensors_and_torch_files(tmp_path: Path) -> None:
+    weights = nn.Sequential(nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3)).state_dict()
+    save_file(weights, tmp_path / "model.safetensors")
+    torch.save(weights, tmp_path / "model.pt")
+    torch.save(weights, tmp_path / "legacy.bin", _use_new_zipfile_serialization=False)
+    for name in ("model.safetensors", "model.pt", "legacy.bin"):
+        assert equal(load_weights(tmp_path / name), weights)
+
+
+def test_weights_of_a_run_are_those_of_the_plain_model(checkpoint: Path) -> None:
+    assert load_weights(checkpoint).keys() == {"conv.weight", "norm.weight"}
+
+
+@pytest.mark.parametrize(
+    "content", [[torch.ones(1)], {"weight": 3.0}, {"state_dict": {"weight": torch.ones(1)}}, {"format": 1}, {"format": 1, "model": 3}]
+)
+def test_a_torch_file_without_weights_is_refused(tmp_path: Path, content: Any) -> None:
+    torch.save(content, tmp_path / "model.pt")
+    with pytest.raises(InputError, match="model.pt holds no state_dict: it must be a dictionary of names and tensors"):
+        load_weights(tmp_path / "model.pt")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x08", b"\xff" * 100, b"\x10\0\0\0\0\0\0\0{not json at all"])
+def test_a_damaged_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.safetensors").write_bytes(content)
+    with pytest.raises(InputError, match="can't read the weights in .*model.safetensors"):
+        load_weights(tmp_path / "model.safetensors")
+
+
+def test_an_archive_that_is_no_torch_file_is_refused(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("holiday.jpg", b"\xff\xd8")
+    (tmp_path / "model.pt").write_bytes(buffer.getvalue())
+    both_refuse(tmp_path / "model.pt")
