@@ -2,6 +2,7 @@ import dataclasses
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -81,15 +82,14 @@ def test_training_ends_with_tables_of_accuracy_and_constraints_and_the_run_folde
             line.split() == [*name.split(), percent(parts["validation"]), percent(parts["test"])]
             for line in output.splitlines()
         )
-    assert "tolerance" in output
+    assert output.count("tolerance  distance") == 2, "headings of both views, whole at 80 columns"
     assert len(summary["constraints"]) == 18
     for each in summary["constraints"]:
-        rows = [line for line in output.splitlines() if line.split()[:2] == [each["where"] or "output", each["view"]]]
-        assert len(rows) == 1, each["name"]
-        assert rows[0].split()[-1] == ("yes" if each["satisfied"] else "no")
-        assert [float(cell) for cell in rows[0].split()[2:6]] == pytest.approx(
-            [each[key] for key in ("tolerance", "distance", "slack", "multiplier")], abs=5e-5, rel=0.06
-        )
+        _, _, table = output.partition(f"constraints of {each['view']}: mean distance <= tolerance")
+        row = next(line.split() for line in table.splitlines() if line.split()[:1] == [each["where"] or "output"])
+        numbers = [each[key] for key in ("tolerance", "distance", "slack", "multiplier")]
+        assert [float(cell) for cell in row[1:5]] == pytest.approx(numbers, abs=5e-5, rel=0.06)
+        assert row[5:] == ["yes" if each["satisfied"] else "no"]
     assert f"run folder: {finished.run.path}\n" in output
     assert "stem: first layer: full precision unless a rule names it" in output
     assert "epoch 1/2 " in output
@@ -188,7 +188,7 @@ def test_the_table_of_channels_shows_the_worst_of_each_layer(tmp_path: Path, cap
     printed = capsys.readouterr().out
     entry = next(each for each in Run.open(folder).summary()["constraints"] if each["where"] == "stages.2.0.conv1")
     row = next(line for line in printed.splitlines() if line.split()[:1] == ["stages.2.0.conv1"])
-    assert "(worst of 32 channels)" in row
+    assert "worst channel of each layer" in printed
     assert f"{max(entry['slack']):+.4f}" in row
 
 
@@ -352,14 +352,14 @@ def test_a_folder_that_is_no_run_is_not_resumed(tmp_path: Path, capsys: pytest.C
     assert contents(tmp_path) == {"holiday.jpg": b"\xff\xd8"}
 
 
-@pytest.mark.parametrize("damage", ["truncated", "random", "flipped", "missing"])
+@pytest.mark.parametrize("damage", ["truncated", "random", "overwritten", "missing"])
 def test_a_corrupt_checkpoint_is_refused(unfinished: Run, capsys: pytest.CaptureFixture[str], damage: str) -> None:
     whole = unfinished.last.read_bytes()
     middle = len(whole) // 2
     damaged = {
         "truncated": whole[:middle],
         "random": bytes(range(256)) * 10,
-        "flipped": whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :],
+        "overwritten": whole[:middle] + bytes(1000) + whole[middle + 1000 :],
     }
     for path in (unfinished.best, unfinished.last):
         if damage == "missing":
@@ -465,7 +465,7 @@ def test_a_terminal_shows_a_bar_with_epoch_loss_accuracies_and_worst_slack() -> 
         progress.epoch(entry(1))
         progress.step(epoch=2, step=5, objective=2.75)
     assert isinstance(console.file, io.StringIO)
-    shown = console.file.getvalue()
+    shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
     for part in ("epoch 2/4", "15/40", "objective 2.750", "loss 1.250", "full 90.00%", "2-bit 50.00%", "slack +0.125"):
         assert part in shown
 

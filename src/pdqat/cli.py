@@ -71,10 +71,11 @@ def _train(options: argparse.Namespace) -> None:
             raise InputError(f"{folder} exists; give another --out, or continue that run with --resume {folder}")
         setup = Setup(config)
         run = Run.create(folder, config)
+    trainer = Trainer(run, setup)
     console = Console()
     _say_left_alone(console, setup)
     with TrainingProgress(console) as progress:
-        summary = Trainer(run, setup).train(progress)
+        summary = trainer.train(progress)
     show_summary(console, summary, str(run.path))
 
 
@@ -208,7 +209,10 @@ class _Pairs(argparse.Action):
             pattern, sign, value = text.rpartition("=")
             if not sign or not pattern:
                 raise InputError(f"{option_string} takes PATTERN=VALUE, not {text!r}")
-            pairs[pattern] = _number(value) if self._of_numbers else value
+            try:
+                pairs[pattern] = _number(value) if self._of_numbers else value
+            except argparse.ArgumentTypeError as error:
+                raise argparse.ArgumentError(self, str(error)) from None
         setattr(namespace, self.dest, pairs)
 
 

@@ -80,8 +80,7 @@ def show_summary(console: Console, summary: dict[str, Any], folder: str) -> None
             "full precision" if view == "full" else view, percent(parts["validation"]), percent(parts["test"])
         )
     console.print(accuracy)
-    if summary["constraints"]:
-        console.print(_constraint_table(summary["constraints"]))
+    _show_constraints(console, summary["constraints"])
     console.print(
         f"{summary['method']}, model of epoch {summary['chosen_epoch']} of {summary['epochs']}, "
         f"{summary['parameters']:,} parameters, {summary['seconds']:.0f} s of training",
@@ -100,8 +99,7 @@ def show_evaluation(
     for view, value in accuracy.items():
         table.add_row("full precision" if view == "full" else view, percent(value))
     console.print(table)
-    if constraints:
-        console.print(_constraint_table(constraints))
+    _show_constraints(console, constraints)
 
 
 def percent(value: float) -> str:
@@ -120,21 +118,24 @@ def _table(title: str) -> Table:
     )
 
 
-def _constraint_table(constraints: Sequence[dict[str, Any]]) -> Table:
-    several_views = len({each["view"] for each in constraints}) > 1
-    table = _table("constraints: mean distance <= tolerance")
-    table.add_column("constraint", no_wrap=True)
-    if several_views:
-        table.add_column("view")
+def _show_constraints(console: Console, constraints: Sequence[dict[str, Any]]) -> None:
+    """A table for every view, narrow enough for 80 columns."""
+    views = list(dict.fromkeys(each["view"] for each in constraints))
+    for view in views:
+        title = f"constraints of {view}" if len(views) > 1 else "constraints"
+        console.print(_constraint_table(title, [each for each in constraints if each["view"] == view]))
+
+
+def _constraint_table(title: str, constraints: Sequence[dict[str, Any]]) -> Table:
+    of_channels = any(each["kind"] == "channel" for each in constraints)
+    table = _table(f"{title}: mean distance <= tolerance" + (", worst channel of each layer" if of_channels else ""))
+    table.add_column("constraint", overflow="fold")
     for heading in ("tolerance", "distance", "slack", "multiplier"):
-        table.add_column(heading, justify="right")
-    table.add_column("satisfied")
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("satisfied", no_wrap=True)
     for each in constraints:
-        where = each["where"] or each["kind"]
-        if each["kind"] == "channel":
-            where += f" (worst of {len(each['slack'])} channels)"
         worst = _worst_index(each["slack"])
-        row = [where, each["view"]] if several_views else [where]
+        row = [each["where"] or each["kind"]]
         row += [
             _number(each["tolerance"]),
             _number(_at(each["distance"], worst)),
