@@ -182,7 +182,9 @@ def test_paths_are_printed_as_they_are(tmp_path: Path, capsys: pytest.CaptureFix
     assert f"run folder: {folder}\n" in capsys.readouterr().out
 
 
-def test_the_table_of_channels_shows_the_worst_of_each_layer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_of_channels_shows_the_worst_of_each_layer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "run"
     assert main(["train", "--level", "channel", "--epochs", "1", *TINY, "--out", str(folder)]) == 0
     printed = capsys.readouterr().out

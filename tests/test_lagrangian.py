@@ -432,17 +432,22 @@ def test_gradient_agrees_with_finite_differences(layer: str, output: str) -> Non
 def test_weights_feel_the_exact_gradient_where_norms_follow_straight_through(precision: str) -> None:
     """Weight-only plans round no activation, and an activation-only last layer is behind the last rounding."""
 
-    def found(norm: str) -> dict[str, Tensor]:
-        torch.manual_seed(0)
-        x, y = torch.randn(6, 2, 5, 5, dtype=torch.float64), torch.tensor([0, 1, 2, 2, 1, 0])
-        net = prepare(Chain().double(), x, precision, layers={"fc1": precision})
-        return gradients(Lagrangian(net, F.cross_entropy, [OutputConstraint("kl")], norm=norm), x, y)
-
-    exact, ste = found("exact"), found("ste")
-    weights = [name for name in exact if "norm" not in name]
+    torch.manual_seed(0)
+    x, y = torch.randn(6, 2, 5, 5, dtype=torch.float64), torch.tensor([0, 1, 2, 2, 1, 0])
+    net = prepare(Chain().double(), x, precision, layers={"fc1": precision}, quantizer="dorefa-unscaled")
+    exact, ste = (Lagrangian(net, F.cross_entropy, [OutputConstraint("kl")], norm=norm) for norm in ("exact", "ste"))
+    ours, theirs = gradients(exact, x, y), gradients(ste, x, y)
+    weights = [name for name in ours if "norm" not in name]
     assert len(weights) == 10
-    assert all(torch.equal(exact[name], ste[name]) for name in weights)
-    assert exact["fc1.weight"].any()
+    assert all(torch.equal(ours[name], theirs[name]) for name in weights)
+
+    last, direction = net.layers["fc1"].weight, torch.randn(3, 5, dtype=torch.float64)
+    with torch.no_grad():
+        last.add_(direction, alpha=1e-6)
+        above = exact(x, y)
+        last.add_(direction, alpha=-2e-6)
+        below = exact(x, y)
+    torch.testing.assert_close((ours["fc1.weight"] * direction).sum(), (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize(("reader", "is_clipped"), [("2", True), ("a2", True), ("full", False), ("w2", False)])

@@ -83,7 +83,7 @@ def test_a_preset_on_the_command_line_replaces_the_one_in_the_file() -> None:
 
 @pytest.mark.parametrize("preset", ["nature", "", 3, ["paper"]])
 def test_an_unknown_preset_is_refused(preset: Any) -> None:
-    with pytest.raises(InputError, match="unknown preset .*; choose one of quickstart, paper"):
+    with pytest.raises(InputError, match=r"unknown preset .*; choose one of quickstart, paper"):
         resolve_config(None, {"preset": preset}, {})
 
 
@@ -224,12 +224,12 @@ def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], sent
 def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "config.toml"
     path.write_bytes(content)
-    with pytest.raises(InputError, match="can't read the configuration .*config.toml"):
+    with pytest.raises(InputError, match=r"can't read the configuration .*config.toml"):
         read_toml(path)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="can't read the configuration .*No such file"):
+    with pytest.raises(InputError, match=r"can't read the configuration .*No such file"):
         read_toml(tmp_path / "config.toml")
 
 

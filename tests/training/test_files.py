@@ -84,7 +84,7 @@ def test_a_temporary_name_that_is_taken_by_a_folder_leaves_the_old_file(tmp_path
     path = tmp_path / "file"
     write_atomically(path, b"old")
     (tmp_path / ".file.tmp").mkdir()
-    with pytest.raises(InputError, match="can't write .*file: Is a directory"):
+    with pytest.raises(InputError, match=r"can't write .*file: Is a directory"):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
 
@@ -171,12 +171,12 @@ def test_a_flipped_bit_in_a_tensor_is_noticed(checkpoint: Path) -> None:
 def test_a_foreign_torch_file_is_not_a_checkpoint(tmp_path: Path, content: Any) -> None:
     path = tmp_path / "best.pt"
     torch.save(content, path)
-    with pytest.raises(InputError, match="best.pt is not a checkpoint of a pdqat run"):
+    with pytest.raises(InputError, match=r"best.pt is not a checkpoint of a pdqat run"):
         load_checkpoint(path)
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no checkpoint .*last.pt"):
+    with pytest.raises(InputError, match=r"there is no checkpoint .*last.pt"):
         load_checkpoint(tmp_path / "last.pt")
     for name in ("model.safetensors", "model.pt"):
         with pytest.raises(InputError, match=f"there is no file .*{name} with weights"):
@@ -202,18 +202,25 @@ def test_weights_of_a_run_are_those_of_the_plain_model(checkpoint: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "content", [[torch.ones(1)], {"weight": 3.0}, {"state_dict": {"weight": torch.ones(1)}}, {"format": 1}, {"format": 1, "model": 3}]
+    "content",
+    [
+        [torch.ones(1)],
+        {"weight": 3.0},
+        {"state_dict": {"weight": torch.ones(1)}},
+        {"format": 1},
+        {"format": 1, "model": 3},
+    ],
 )
 def test_a_torch_file_without_weights_is_refused(tmp_path: Path, content: Any) -> None:
     torch.save(content, tmp_path / "model.pt")
-    with pytest.raises(InputError, match="model.pt holds no state_dict: it must be a dictionary of names and tensors"):
+    with pytest.raises(InputError, match=r"model.pt holds no state_dict: it must be a dictionary of names and tensors"):
         load_weights(tmp_path / "model.pt")
 
 
 @pytest.mark.parametrize("content", [b"", b"\x08", b"\xff" * 100, b"\x10\0\0\0\0\0\0\0{not json at all"])
 def test_a_damaged_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.safetensors").write_bytes(content)
-    with pytest.raises(InputError, match="can't read the weights in .*model.safetensors"):
+    with pytest.raises(InputError, match=r"can't read the weights in .*model.safetensors"):
         load_weights(tmp_path / "model.safetensors")
 
 

@@ -67,9 +67,7 @@ def test_the_full_precision_view_computes_what_the_plain_model_does(
         torch.testing.assert_close(setup.net.eval()(images), plain(images))
 
 
-def test_learned_steps_start_from_the_given_weights(
-    tmp_path: Path, small: Small, weights: dict[str, Tensor]
-) -> None:
+def test_learned_steps_start_from_the_given_weights(tmp_path: Path, small: Small, weights: dict[str, Tensor]) -> None:
     """LSQ starts a step at 2 mean|w| / sqrt(p), with p = 7 at 4 bits."""
     setup = Setup(small(method="ste", quantizer="lsq", bits=["4"], init=str(save(weights, tmp_path / "model.pt"))))
     key = "stages.0.0.conv0"
@@ -104,7 +102,7 @@ def test_weights_of_another_architecture_are_refused(
     tmp_path: Path, small: Small, weights: dict[str, Tensor], model: str, width: int
 ) -> None:
     path = save(weights, tmp_path / "model.safetensors")
-    with pytest.raises(InputError, match="the weights in .*model.safetensors do not fit the model: ") as refusal:
+    with pytest.raises(InputError, match=r"the weights in .*model.safetensors do not fit the model: ") as refusal:
         Setup(small(model=model, width=width, init=str(path)))
     assert re.search("size mismatch|Missing key|Unexpected key", str(refusal.value))
 

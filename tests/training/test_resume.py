@@ -162,7 +162,7 @@ def test_a_checkpoint_that_lacks_something_is_refused(stopped: Run, train: Train
     checkpoint = load_checkpoint(stopped.last)
     save_checkpoint(stopped.last, {**checkpoint, key: {}})
     before = contents(stopped)
-    with pytest.raises(InputError, match="last.pt does not fit the run's configuration"):
+    with pytest.raises(InputError, match=r"last.pt does not fit the run's configuration"):
         train(stopped.path)
     assert contents(stopped) == before
 
@@ -173,14 +173,14 @@ def test_a_checkpoint_that_lacks_something_is_refused(stopped: Run, train: Train
 def test_a_checkpoint_of_another_configuration_is_refused(stopped: Run, train: Train, old: str, new: str) -> None:
     stopped.config_file.write_text(stopped.config_file.read_text().replace(old, new))
     before = contents(stopped)
-    with pytest.raises(InputError, match="does not fit the run's configuration|of another problem"):
+    with pytest.raises(InputError, match=r"does not fit the run's configuration|of another problem"):
         train(stopped.path)
     assert contents(stopped) == before
 
 
 def test_metrics_that_lack_epochs_are_refused(stopped: Run, train: Train) -> None:
     stopped.metrics_file.unlink()
-    with pytest.raises(InputError, match="metrics.jsonl ends with epoch 0, but .*last.pt holds the state after epoch 1"):
+    with pytest.raises(InputError, match=r"metrics.jsonl ends with epoch 0, but .* holds the state after epoch 1"):
         train(stopped.path)
 
 
@@ -191,6 +191,6 @@ def test_a_lost_best_checkpoint_is_said_before_training_goes_on(stopped: Run, tr
     else:
         stopped.best.write_bytes(stopped.best.read_bytes()[:-100])
     before = contents(stopped)
-    with pytest.raises(InputError, match="best.pt"):
+    with pytest.raises(InputError, match=r"best.pt"):
         train(stopped.path)
     assert contents(stopped) == before
