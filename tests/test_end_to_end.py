@@ -160,8 +160,8 @@ def test_the_quick_start_ends_with_an_accurate_network_in_two_bits(tmp_path: Pat
 def test_cifar10_is_trained_on(tmp_path: Path) -> None:
     if find("cifar10", default_folder()) is None:
         pytest.skip("needs CIFAR-10: pdqat data cifar10")
-    options = "--data cifar10 --model preresnet-small --bits 2 --epochs 1 --train-images 512 --validation 0.01".split()
-    finish(start("train", *options, "--out", tmp_path / "run"))
+    data, size = ["--data", "cifar10"], ["--epochs", "1", "--train-images", "512", "--validation", "0.01"]
+    finish(start("train", *data, *size, "--out", tmp_path / "run"))
     summary = Run.open(tmp_path / "run").summary()
     assert summary["accuracy"].keys() == {"full", "2-bit"}
     assert len(summary["constraints"]) == 9, "8 layers and the output"

@@ -147,11 +147,11 @@ class Lagrangian(nn.Module):
         self.samples += size
 
     def mean_distances(self) -> Tensor:
-        """The mean distances since the last dual step, over all samples of all ranks."""
+        """The mean distances since the last dual step, over all samples of all ranks; before any, the tolerances."""
         total = torch.cat([self.distance_sum, self.samples.view(1)])
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(total)
-        return total[:-1] / total[-1]
+        return torch.where(total[-1] > 0, total[:-1] / total[-1], self.tolerances)
 
     @torch.no_grad()
     def dual_step(self) -> Tensor:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from pdqat.quantizers.base import Grid, Quantizer
 
-CANDIDATES = 24
-FRACTIONS: list[float] = torch.linspace(1, 1 / CANDIDATES, CANDIDATES).tolist()
-REFINEMENTS = 4
+COARSE = [1 - i / 16 for i in range(16)]
+FINE = [i / 128 for i in range(-7, 8)]
+REFINEMENTS = 2
 
 
 class UniformWeight(Quantizer):
@@ -103,16 +103,19 @@ def nearest(ratio: Tensor, bits: int, symmetric: bool) -> Tensor:
 def least_squares_scale(rows: Tensor, bits: int, symmetric: bool) -> Tensor:
     """Per row the scale s that minimises |row - s x nearest(row / s)|^2, as a column.
 
-    A search over fractions of the largest value, since the error has many local minima, then alternating least
-    squares: for fixed whole numbers i the best scale is <row, i> / <i, i>.
+    A search over fractions of the largest value, since the error has many local minima, finer around the best of them;
+    then alternating least squares: for fixed whole numbers i the best scale is <row, i> / <i, i>.
     """
     limit = _symmetric_limit(bits) if symmetric else 2**bits - 1
-    largest = rows.abs().amax(1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny * limit)
-    best, least = largest / limit, torch.full_like(largest, torch.inf)
-    for fraction in FRACTIONS:
-        scale = largest / limit * fraction
-        error = (rows - scale * nearest(rows / scale, bits, symmetric)).square().sum(1, keepdim=True)
-        best, least = torch.where(error < least, scale, best), torch.minimum(error, least)
+    largest = rows.abs().amax(1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny * limit) / limit
+    best, least = largest, torch.full_like(largest, torch.inf)
+    for offsets in (COARSE, FINE):
+        centre = torch.zeros_like(best) if offsets is COARSE else best
+        for offset in offsets:
+            scale = centre + largest * offset
+            error = (rows - scale * nearest(rows / scale, bits, symmetric)).square().sum(1, keepdim=True)
+            better = (error < least) & (scale > 0)
+            best, least = torch.where(better, scale, best), torch.where(better, error, least)
     for _ in range(REFINEMENTS):
         best = _refine(rows, best, bits, symmetric)
     return best
