@@ -26,22 +26,18 @@ def symmetric_integers(bits: int) -> Tensor:
     return torch.tensor([-1.0, 1.0]) if bits == 1 else torch.arange(-limit, limit + 1.0)
 
 
-# At few bits, where it matters, the search finds the best scale. At many bits the error has hundreds of local minima
-# that differ by chance; the search ends in a good one of them.
-BITS_AND_MARGINS = [(1, 1.01), (2, 1.01), (3, 1.01), (4, 1.03), (6, 1.1), (8, 1.1)]
-
-
 @pytest.mark.parametrize("sample", SAMPLES)
-@pytest.mark.parametrize(("bits", "margin"), BITS_AND_MARGINS)
-def test_weight_scale_of_a_tensor_against_brute_force(sample: str, bits: int, margin: float) -> None:
+@pytest.mark.parametrize("bits", [1, 2, 3, 4, 6, 8])
+def test_weight_scale_of_a_tensor_against_brute_force(sample: str, bits: int) -> None:
     torch.manual_seed(0)
     weights = SAMPLES[sample]((16, 8, 4, 4)).double()
     error = (weights - UniformWeight().quantize(weights, bits)).square().sum().item()
+    margin = 1.01 if bits < 8 else 1.1  # at 8 bits the error has hundreds of local minima that differ by chance
     assert error <= margin * least_error(weights.flatten(), symmetric_integers(bits).double())
 
 
 @pytest.mark.parametrize("sample", SAMPLES)
-@pytest.mark.parametrize("bits", [1, 2, 3])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4])
 def test_weight_scale_of_each_channel_against_brute_force(sample: str, bits: int) -> None:
     torch.manual_seed(0)
     weights = SAMPLES[sample]((3, 64, 3, 3)).double() * torch.tensor([0.01, 1, 50]).view(3, 1, 1, 1)
@@ -51,7 +47,7 @@ def test_weight_scale_of_each_channel_against_brute_force(sample: str, bits: int
 
 
 @pytest.mark.parametrize("signed", [False, True])
-@pytest.mark.parametrize("bits", [1, 2, 3])
+@pytest.mark.parametrize("bits", [1, 2, 3, 4])
 def test_calibrated_activation_scale_against_brute_force(signed: bool, bits: int) -> None:
     torch.manual_seed(0)
     activations = torch.randn(2000).double()
