@@ -29,7 +29,10 @@ INTERRUPTED = 130
 
 
 class Parser(argparse.ArgumentParser):
-    """Says in one sentence what is wrong with the arguments."""
+    """Takes options by their whole names, and says in one sentence what is wrong with the arguments."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(allow_abbrev=False, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for bad arguments."""
@@ -66,6 +69,8 @@ def _train(options: argparse.Namespace) -> None:
         setup = _setup(run) if run.last.exists() else Setup(run.config())
     else:
         config = resolve_config(options.preset, read_toml(options.config) if options.config else {}, flags)
+        paths = {key: path for key in ("data_path", "init") if (path := getattr(config, key)) is not None}
+        config = dataclasses.replace(config, **{key: str(Path(path).resolve()) for key, path in paths.items()})
         folder = options.out or Path("runs") / f"{config.data}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
         if folder.exists():
             raise InputError(f"{folder} exists; give another --out, or continue that run with --resume {folder}")

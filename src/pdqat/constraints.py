@@ -147,7 +147,8 @@ class ActivationConstraint(Requirement):
         """One constraint per place."""
         places = self.places(net, plan)
         if isinstance(self.tolerance, Mapping):
-            check_all_match(self.tolerance, [*net.layers, *(place.name for place in places)], "the tolerance for")
+            known = dict.fromkeys([*net.layers, *(place.name for place in places)])
+            check_all_match(self.tolerance, known, "the tolerance for")
         return [
             Constraint(self.kind, place.name, plan.name, self._tolerance(place), channels=place.channels)
             for place in places

@@ -243,6 +243,8 @@ def to_toml(config: TrainConfig) -> str:
 def _check_together(config: TrainConfig) -> None:
     if config.level is Level.BLOCK and not config.blocks and config.method is Method.PDQAT_LAYERS:
         raise InputError("level 'block' needs the names of the blocks, for example blocks = ['stages.0.0']")
+    if config.tolerances and config.method is not Method.PDQAT_LAYERS:
+        raise InputError(f"tolerances are of layers, which method {config.method.value!r} does not constrain")
     if config.blocks and config.level is not Level.BLOCK:
         raise InputError(f"blocks are named, but level is {config.level.value!r}; set level to 'block'")
     pdqat = config.method in (Method.PDQAT_OUTPUT, Method.PDQAT_LAYERS)
