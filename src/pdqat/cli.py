@@ -69,8 +69,7 @@ def _train(options: argparse.Namespace) -> None:
         setup = _setup(run) if run.last.exists() else Setup(run.config())
     else:
         config = resolve_config(options.preset, read_toml(options.config) if options.config else {}, flags)
-        paths = {key: path for key in ("data_path", "init") if (path := getattr(config, key)) is not None}
-        config = dataclasses.replace(config, **{key: str(Path(path).resolve()) for key, path in paths.items()})
+        config = dataclasses.replace(config, data_path=_absolute(config.data_path), init=_absolute(config.init))
         folder = options.out or Path("runs") / f"{config.data}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
         if folder.exists():
             raise InputError(f"{folder} exists; give another --out, or continue that run with --resume {folder}")
@@ -82,6 +81,11 @@ def _train(options: argparse.Namespace) -> None:
     with TrainingProgress(console) as progress:
         summary = trainer.train(progress)
     show_summary(console, summary, str(run.path))
+
+
+def _absolute(path: str | None) -> str | None:
+    """So that the run can be used from any folder."""
+    return None if path is None else str(Path(path).absolute())
 
 
 def _eval(options: argparse.Namespace) -> None:
