@@ -133,6 +133,7 @@ class ActivationConstraint(Requirement):
     distance: Distance | str = Distance.RELATIVE
     tolerance: Tolerance = None
     kind: ClassVar[str]
+    per_channel: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "distance", choice(Distance, self.distance, "layer distance"))
@@ -165,10 +166,7 @@ class ActivationConstraint(Requirement):
     ) -> list[Tensor]:
         """As recorded during the forward; one number for all channels unless each has its own constraint."""
         found = [recorder.distance(Distance(self.distance), constraint.where) for constraint in constraints]
-        return [
-            distance if constraint.kind == ChannelConstraint.kind else distance.mean().view(1)
-            for distance, constraint in zip(found, constraints, strict=True)
-        ]
+        return found if self.per_channel else [distance.mean().view(1) for distance in found]
 
     def _tolerance(self, place: Place) -> float:
         given = self.tolerance if isinstance(self.tolerance, Mapping) else {"*": self.tolerance}
@@ -195,6 +193,7 @@ class ChannelConstraint(ActivationConstraint):
     """As LayerConstraint, with a constraint and a multiplier for every output channel."""
 
     kind = "channel"
+    per_channel = True
 
     def places(self, net: Network, plan: BitPlan) -> list[Place]:
         """The layers whose weights are quantised, with their channels."""

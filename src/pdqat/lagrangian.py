@@ -2,7 +2,8 @@
 
     L(theta, lambda) = mean loss(f(x), y) + sum_views sum_c lambda_c (mean distance_c - tolerance_c)
 
-Its gradient is exact: rounding has gradient zero, so weights feel a constraint through the full-precision side only.
+Rounding has gradient zero, so weights feel a constraint through the full-precision side only: no gradient is estimated,
+unless `norm` or `gradient` ask for it.
 """
 
 from collections import Counter
@@ -25,13 +26,20 @@ from pdqat.layers.trace import call_model
 TaskLoss = Callable[[Any, Any], Tensor]
 
 
+class GradientChoice(StrEnum):
+    """Whether the output constraint also moves weights through the low-precision view."""
+
+    EXACT = "exact"
+    STRAIGHT_THROUGH = "straight-through"
+
+
 class NormGradient(StrEnum):
     """What moves the affine parameters of a plan's own batch norms."""
 
     EXACT = "exact"
     """The exact gradient, which is zero for all that lie before a rounding."""
     STE = "ste"
-    """A straight-through gradient of the output constraint; weights still feel none of it."""
+    """A straight-through gradient of the output constraint; weights before the last rounding feel nothing of f^q."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,7 @@ class Lagrangian(nn.Module):
         loss: TaskLoss,
         constraints: Sequence[Requirement] | None = None,
         *,
-        gradient: Gradient | str = Gradient.EXACT,
+        gradient: GradientChoice | str = GradientChoice.EXACT,
         norm: NormGradient | str = NormGradient.STE,
         dual_rate: float = 0.01,
         dual_rule: DualRule | str = DualRule.ASCENT,
@@ -80,7 +88,7 @@ class Lagrangian(nn.Module):
         if not self.requirements:
             raise InputError("a Lagrangian needs at least one constraint; without any, train on the task loss itself")
         norm = choice(NormGradient, norm, "norm gradient")
-        self.gradient = choice(Gradient, gradient, "gradient")
+        self.gradient = Gradient(choice(GradientChoice, gradient, "gradient").value)
         if self.gradient is Gradient.EXACT and norm is NormGradient.STE:
             self.gradient = Gradient.NORMS
         self._resolved = {

@@ -276,3 +276,8 @@ def test_in_shorter_runs_milestones_round_to_whole_epochs(epochs: int, steps_at:
     rates = [learning_rate(config, epoch) for epoch in range(epochs)]
     assert [epoch for epoch in range(1, epochs) if rates[epoch] < rates[epoch - 1]] == steps_at
     assert rates[0] == config.lr
+
+
+def test_table_1s_tolerance_goes_by_the_plan_not_by_how_it_is_written() -> None:
+    tolerances = {resolve_config("paper", {}, {"bits": [bits]}).output_tolerance for bits in ("2", "w2a2")}
+    assert tolerances == {0.7}

@@ -37,7 +37,9 @@ class Distance(StrEnum):
         error = (full - low).square().mean(others)
         if self is Distance.SQUARED:
             return error
-        return error / (torch.var(full, others, correction=0) + VARIANCE_EPSILON)
+        alone = full.numel() == full.shape[channel_dim]  # one value a channel has no variance: take its size
+        power = full.square().mean(others) if alone else torch.var(full, others, correction=0)
+        return error / (power + VARIANCE_EPSILON)
 
 
 def precise(tensor: Tensor) -> Tensor:

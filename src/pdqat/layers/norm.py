@@ -56,7 +56,7 @@ class PrecisionNorm(_BatchNorm):
         for view in self.views:
             for key in self.views[view].state_dict():
                 if prefix + key in state_dict:
-                    state_dict.setdefault(f"{prefix}views.{view}.{key}", state_dict[prefix + key])
+                    state_dict.setdefault(f"{prefix}views.{view}.{key}", state_dict[prefix + key].clone())
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @classmethod

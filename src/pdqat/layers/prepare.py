@@ -48,8 +48,7 @@ def prepare(
     swappable, left_alone = _swappable(model)
     norms = {name: module for name, module in model.named_modules() if type(module) in NORMS}
     seen = trace(model, swappable, norms, example)
-    for name in swappable.keys() - set(seen.order):
-        left_alone[name] = "not called with the example input"
+    left_alone |= {name: "not called with the example input" for name in swappable if name not in seen.calls}
     plans = _plans(requested, seen.order, rules, left_alone)
 
     net = Network(model, ViewState(), plans, left_alone)
@@ -63,7 +62,7 @@ def prepare(
             layer = LAYERS[type(module)].convert_(module, name, net.state)
             layer.norm_after = seen.norm_after.get(name)
             layer.readers = frozenset(seen.readers[layer.norm_after or name])
-            layer.roundings_behind = frozenset(plan.name for plan in plans if _rounds_after(name, plan, seen.order))
+            layer.roundings_behind = frozenset(plan.name for plan in plans if _rounds_after(name, plan, seen.calls))
             if name in plans[0].precisions:
                 layer.views.update({plan.name: LayerQuantizers(scheme) for plan in plans})
                 layer.views.to(layer.weight.device, layer.weight.dtype)
@@ -107,6 +106,8 @@ def _plans(
     if not requested:
         raise InputError("at least one precision is needed, for example bits=2")
     check_all_match(rules, order, "the layer rule")
+    if rules and all(isinstance(each, BitPlan) for each in requested):
+        raise InputError("layer rules are given beside plans that name each layer's precision; give one or the other")
     ends = {name: where for where, name in (("last", order[-1]), ("first", order[0]))} if order else {}
     resolved: list[tuple[str, dict[str, Precision]]] = []
     for each in requested:
@@ -142,8 +143,9 @@ def _plans(
     return plans
 
 
-def _rounds_after(name: str, plan: BitPlan, order: Sequence[str]) -> bool:
-    return name not in order or any(plan[later].activation is not None for later in order[order.index(name) + 1 :])
+def _rounds_after(name: str, plan: BitPlan, calls: Sequence[str]) -> bool:
+    """Whether some call after the layer's first one rounds its input."""
+    return name not in calls or any(plan[later].activation is not None for later in calls[calls.index(name) + 1 :])
 
 
 @torch.no_grad()

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from pdqat.errors import InputError
 from pdqat.layers.distances import Distance, precise
 
 
@@ -48,6 +49,8 @@ class Recorder:
 
     def distance(self, distance: Distance, name: str) -> Tensor:
         """The distance of each channel, averaged over the calls in this forward."""
+        if not self._found[distance, name]:
+            raise InputError(f"{name} was not computed in this forward; a constraint needs a place that always is")
         return torch.stack(self._found[distance, name]).mean(0)
 
     def compare(self, name: str, full: Tensor, low: Tensor, channel_dim: int, at_reader: bool) -> None:

@@ -20,7 +20,8 @@ class Gradient(StrEnum):
     EXACT = "exact"
     """Rounding has gradient zero: only what lies behind the last rounding gets any."""
     NORMS = "norms"
-    """As exact for weights and biases; the batch norms' affine parameters follow a straight-through gradient."""
+    """The batch norms' affine parameters follow a straight-through gradient. Weights and biases feel none of it: those
+    before the last rounding get nothing through the low-precision view, those behind it the exact gradient."""
     STRAIGHT_THROUGH = "straight-through"
     """Rounding is passed over: weights and norms alike follow a straight-through gradient."""
 

@@ -18,13 +18,19 @@ from pdqat.errors import InputError
 
 @dataclass
 class Trace:
-    """Layers in the order of their first call, and for each where its output goes."""
+    """The calls of layers, and for each layer where its output goes."""
 
-    order: list[str] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    """Every call of a layer, in order."""
     norm_after: dict[str, str] = field(default_factory=dict)
     """Layer to the batch norm that its output enters, directly or through additions."""
     readers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Layer or norm to the layers that read its output, directly or through functions of one tensor."""
+
+    @property
+    def order(self) -> list[str]:
+        """Layers in the order of their first call."""
+        return list(dict.fromkeys(self.calls))
 
 
 def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str, nn.Module], example: Any) -> Trace:
@@ -37,8 +43,7 @@ def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str,
         source = _read_through(given.grad_fn, made)
         if source is not None:
             result.readers[source.name].add(name)
-        if name not in result.order:
-            result.order.append(name)
+        result.calls.append(name)
         calls.append(_Call(len(calls), name))
         made[output.grad_fn] = calls[-1]
 

@@ -55,7 +55,7 @@ class DoReFaActivation(Quantizer):
     def grid(self, tensor: Tensor, bits: int) -> Grid:
         """Whole numbers from 0 to 2^k - 1."""
         levels = 2**bits - 1
-        scale = tensor.new_tensor(1 / levels)
+        scale = torch.full((), 1 / levels, dtype=tensor.dtype, device=tensor.device)
         return Grid(torch.round(tensor.clamp(0, 1) * levels), scale, torch.zeros_like(scale))
 
     def surrogate(self, tensor: Tensor, bits: int) -> Tensor:

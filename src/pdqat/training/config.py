@@ -19,6 +19,7 @@ from pdqat import data, models
 from pdqat.constraints import OutputDistance
 from pdqat.duals import DualRule
 from pdqat.errors import InputError
+from pdqat.lagrangian import GradientChoice
 from pdqat.layers import Distance
 from pdqat.precision import Precision
 from pdqat.quantizers import SCHEMES
@@ -51,13 +52,6 @@ class NormChoice(StrEnum):
     STE = "ste"
     EXACT = "exact"
     TIED = "tied"
-
-
-class GradientChoice(StrEnum):
-    """Whether the output constraint also moves weights through the low-precision view."""
-
-    EXACT = "exact"
-    STRAIGHT_THROUGH = "straight-through"
 
 
 class SlackSource(StrEnum):
@@ -148,7 +142,9 @@ class TrainConfig:
     layer_tolerance: float | None = _option(
         None, "tolerance of layers; without it 1/(2^bits - 1), squared for the relative distance", _at_least(0)
     )
-    tolerances: dict[str, float] = _option({}, "tolerance by layer name or pattern, for example head=0.2", _tolerances)
+    tolerances: dict[str, float] = _option(
+        {}, "tolerance by layer name or pattern, for example 'stages.2.*=0.3'", _tolerances
+    )
 
     dual_rate: float = _option(0.01, "step size of the multipliers", _at_least(0))
     dual_rule: DualRule = _option(DualRule.ASCENT, "how multipliers follow slacks")
@@ -222,7 +218,9 @@ def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[s
     values = {**(PRESETS[preset] if preset else {}), **given}
     config = TrainConfig(**values)
     if preset == "paper" and "output_tolerance" not in given and len(config.bits) == 1:
-        return dataclasses.replace(config, output_tolerance=PAPER_OUTPUT_TOLERANCES.get(config.bits[0]))
+        return dataclasses.replace(
+            config, output_tolerance=PAPER_OUTPUT_TOLERANCES.get(str(Precision.parse(config.bits[0])))
+        )
     return config
 
 

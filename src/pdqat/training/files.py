@@ -77,14 +77,13 @@ def _is_checkpoint(content: Any) -> bool:
 
 def _torch_load(path: Path, what: str) -> Any:
     try:
-        with warnings.catch_warnings(action="ignore"):
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        if _is_checkpoint(content):
+        if zipfile.is_zipfile(path):
             # torch.save writes sums, but torch.load does not look at them: it takes damaged weights for good ones.
             with zipfile.ZipFile(path) as archive:
                 if archive.testzip() is not None:
                     raise zipfile.BadZipFile
-        return content
+        with warnings.catch_warnings(action="ignore"):
+            return torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError as error:
         raise InputError(f"there is no {what} {path}") from error
     except Exception as error:  # on odd bytes the unpickler fails in any way it likes, IndexError and struct.error too

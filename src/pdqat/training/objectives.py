@@ -21,7 +21,7 @@ from pdqat.layers.trace import call_model
 from pdqat.training.config import Level, Method, NormChoice, TrainConfig
 
 
-class TaskLoss(nn.Module):
+class TaskObjective(nn.Module):
     """The task loss alone: of the full-precision view, or of every plan by straight-through gradient."""
 
     constraints: tuple[Constraint, ...] = ()
@@ -49,13 +49,13 @@ class TaskLoss(nn.Module):
         return terms.loss
 
 
-Objective = TaskLoss | Lagrangian
+Objective = TaskObjective | Lagrangian
 
 
 def make_objective(net: Network, config: TrainConfig) -> Objective:
     """The objective of the configured method."""
     if config.method in (Method.FULL, Method.STE):
-        return TaskLoss(net, low=config.method is Method.STE)
+        return TaskObjective(net, low=config.method is Method.STE)
     requirements: list[Requirement] = [OutputConstraint(config.output_distance, config.output_tolerance)]
     if config.method is Method.PDQAT_LAYERS:
         requirements.append(_below_output(config))
