@@ -186,7 +186,7 @@ PAPER_OUTPUT_TOLERANCES = {"8": 0.0039, "4": 0.1, "2": 0.7, "1": 0.9}
 """What Table 1 was made with."""
 
 PRESETS: dict[str, dict[str, Any]] = {
-    "quickstart": {"width": 2, "layer_tolerance": 0.1, "dual_rate": 0.03, "epochs": 60, "lr": 5e-3},
+    "quickstart": {"width": 2, "layer_tolerance": 0.1, "dual_rate": 0.03, "epochs": 60, "lr": 5e-3, "threads": 1},
     "paper": {
         "data": "cifar10",
         "model": "preresnet20",
