@@ -85,17 +85,18 @@ def finished(seeds: int) -> list[dict[str, Any]]:
 
 def show(entries: list[dict[str, Any]]) -> None:
     table = Table(title="2 bits, CIFAR-10, 10,000 training images, 6 epochs: test accuracy, mean (standard deviation)")
-    for heading in ("cell", "n", "low precision", "full precision", "constraints met"):
+    for heading in ("cell", "n", "low precision", "full precision", "constraints met", "multipliers above 0"):
         table.add_column(heading)
     for cell in CELLS:
         of_cell = [entry for entry in entries if entry["cell"] == cell]
         if of_cell:
-            met = [sum(each["satisfied"] for each in entry["constraints"]) for entry in of_cell]
             total = len(of_cell[0]["constraints"])
-            row = [
-                spread([entry["accuracy"].get(view, {}).get("test") for entry in of_cell]) for view in ("2-bit", "full")
-            ]
-            table.add_row(cell, str(len(of_cell)), *row, f"{statistics.mean(met):.1f} of {total}" if total else "")
+            met = statistics.mean(sum(each["satisfied"] for each in entry["constraints"]) for entry in of_cell)
+            above = statistics.mean(sum(each["multiplier"] > 0 for each in entry["constraints"]) for entry in of_cell)
+            counts = [f"{met:.1f} of {total}", f"{above:.1f} of {total}"] if total else []
+            views = ("2-bit", "full")
+            row = [spread([entry["accuracy"].get(view, {}).get("test") for entry in of_cell]) for view in views]
+            table.add_row(cell, str(len(of_cell)), *row, *counts)
     Console(width=110).print(table)
 
 
