@@ -113,14 +113,14 @@ def _tolerances(value: Mapping[str, float]) -> str | None:
 class TrainConfig:
     """One training run. Each field is a key of the TOML file and, with dashes, a flag of `pdqat train`."""
 
-    data: str = _option("digits", "data set", _one_of(data.NAMES))
+    data: str = _option("digits", f"data set: {', '.join(data.NAMES)}", _one_of(data.NAMES))
     data_path: str | None = _option(None, "archive or folder of the data; needed for 'folder'")
     image_size: int = _option(32, "height and width to which images of 'folder' are resized", _at_least(1))
     train_images: int | None = _option(None, "use only so many training images, for quick trials", _at_least(2))
     validation: float = _option(0.1, "part of the training images held out for validation", _between(0, 1))
     augment: bool = _option(True, "random flips and crops, as suits the data set")
 
-    model: str = _option("preresnet-small", "network", _one_of(models.NAMES))
+    model: str = _option("preresnet-small", f"network: {', '.join(models.NAMES)}", _one_of(models.NAMES))
     width: int = _option(1, "factor on the number of channels", _at_least(1))
     init: str | None = _option(None, "start from the weights in this file (safetensors, torch, or a run's checkpoint)")
 
@@ -128,7 +128,7 @@ class TrainConfig:
         ["2"], "precision of each plan: 1 to 8, w4a8, w4, a8; several are trained at once", _precisions
     )
     layers: dict[str, str] = _option({}, "precision by layer name or pattern, for example head=8", _precisions)
-    quantizer: str = _option("dorefa", "quantiser of weights and activations", _one_of(tuple(SCHEMES)))
+    quantizer: str = _option("dorefa", f"quantiser: {', '.join(SCHEMES)}", _one_of(tuple(SCHEMES)))
 
     method: Method = _option(Method.PDQAT_LAYERS, "what to train")
     norm: NormChoice = _option(NormChoice.STE, "batch norms of a plan: ste, exact, or tied to the full-precision ones")
