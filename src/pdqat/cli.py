@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -28,11 +29,18 @@ BAD_INPUT = 2
 INTERRUPTED = 130
 
 
+class WholeWords(argparse.HelpFormatter):
+    """Keeps names such as straight-through in one piece."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
 class Parser(argparse.ArgumentParser):
     """Takes options by their whole names, and says in one sentence what is wrong with the arguments."""
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(allow_abbrev=False, **kwargs)
+        super().__init__(allow_abbrev=False, formatter_class=WholeWords, **kwargs)
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse for bad arguments."""
