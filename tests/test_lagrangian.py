@@ -550,6 +550,8 @@ def test_multipliers_and_sums_are_at_least_float32(dtype: torch.dtype) -> None:
         ({"norm": "tied"}, "unknown norm gradient 'tied'; choose one of exact, ste"),
         ({"dual_rule": "adam"}, "unknown dual rule 'adam'; choose one of ascent, nupi"),
         ({"dual_rate": -1.0}, "dual rate must be zero or more"),
+        ({"layer_sample": 0.0}, "above 0 and at most 1, not 0.0"),
+        ({"layer_sample": 1.01}, "above 0 and at most 1, not 1.01"),
         (
             {"constraints": [LayerConstraint(), LayerConstraint("squared")]},
             "several constraints called '2-bit/layer/2'",

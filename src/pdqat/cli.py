@@ -86,6 +86,8 @@ def _train(options: argparse.Namespace) -> None:
     trainer = Trainer(run, setup)
     console = Console()
     _say_left_alone(console, setup)
+    if trainer.compile_problem is not None:
+        console.print(f"Training without --compile: {trainer.compile_problem}", markup=False)
     with TrainingProgress(console) as progress:
         summary = trainer.train(progress)
     show_summary(console, summary, str(run.path))

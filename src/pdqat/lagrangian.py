@@ -20,6 +20,7 @@ from pdqat.constraints import Constraint, LayerConstraint, OutputConstraint, Req
 from pdqat.duals import DualRule, Duals
 from pdqat.errors import InputError
 from pdqat.layers import Gradient, Network
+from pdqat.layers.distances import precise
 from pdqat.layers.recorder import Recorder
 from pdqat.layers.trace import call_model
 
@@ -62,6 +63,7 @@ class Lagrangian(nn.Module):
     constraints   what to require; by default PDQAT with output and layer constraints
     gradient      "exact", or "straight-through": the output constraint also moves the weights through f^q
     norm          see NormGradient; networks prepared with `tied_norms` have no affine parameters of their own
+    layer_sample  in training, layer and channel distances are estimated on so large a random part of each batch
     """
 
     distance_sum: Tensor
@@ -76,6 +78,7 @@ class Lagrangian(nn.Module):
         *,
         gradient: GradientChoice | str = GradientChoice.EXACT,
         norm: NormGradient | str = NormGradient.STE,
+        layer_sample: float = 1.0,
         dual_rate: float = 0.01,
         dual_rule: DualRule | str = DualRule.ASCENT,
         dual_damping: float = 0.0,
@@ -91,6 +94,9 @@ class Lagrangian(nn.Module):
         self.gradient = Gradient(choice(GradientChoice, gradient, "gradient").value)
         if self.gradient is Gradient.EXACT and norm is NormGradient.STE:
             self.gradient = Gradient.NORMS
+        if not 0 < layer_sample <= 1:
+            raise InputError(f"layer_sample is the part of a batch, above 0 and at most 1, not {layer_sample}")
+        self.layer_sample = layer_sample
         self._resolved = {
             plan.name: [(requirement, requirement.resolve(net, plan)) for requirement in self.requirements]
             for plan in net.plans.values()
@@ -131,14 +137,14 @@ class Lagrangian(nn.Module):
 
     def terms(self, inputs: Any, target: Any) -> Terms:
         """The parts, for a batch: one forward in full precision and one under each plan."""
-        full = call_model(self.net, inputs)
+        full = precise(call_model(self.net, inputs))
         loss = self.loss(full, target)
         outputs: dict[str, Tensor] = {"full": full}
         distances: list[Tensor] = []
         for name, plan in self.net.plans.items():
-            recorder = Recorder(self._requests[name])
+            recorder = Recorder(self._requests[name], self.layer_sample if self.training else 1.0)
             with self.net.under(plan, self.gradient, recorder):
-                low = outputs[name] = call_model(self.net, inputs)
+                low = outputs[name] = precise(call_model(self.net, inputs))
             for requirement, constraints in self._resolved[name]:
                 distances += requirement.distances(constraints, full, low, recorder)
         return Terms(loss, torch.cat(distances), outputs)

@@ -37,6 +37,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "tolerances": {"stages.2.*": 0.11, "head": 0.0},
     "dual_rate": 0.3,
     "dual_rule": "nupi",
+    "layer_sample": 0.25,
     "dual_damping": 0.5,
     "dual_nu": 0.9,
     "dual_every": 7,
@@ -50,7 +51,9 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "patience": 4,
     "seed": 11,
     "threads": 2,
+    "amp": True,
     "compile": True,
+    "compile_fallback": True,
 }
 
 
@@ -163,6 +166,10 @@ def test_the_file_has_every_key_that_has_a_value() -> None:
         ("threads", 0, "from 1 to 1024"),
         ("compile", "yes", "true or false"),
         ("compile", 1, "true or false"),
+        ("amp", "bfloat16", "true or false"),
+        ("layer_sample", 0.0, "above 0 and at most 1"),
+        ("layer_sample", 1.5, "above 0 and at most 1"),
+        ("layer_sample", math.nan, "above 0 and at most 1"),
         ("data", "imagenet", "digits, cifar10, cifar100, folder"),
         ("data", 3.5, "text"),
         ("model", "vgg", "preresnet20"),
@@ -209,6 +216,7 @@ def test_an_unknown_key_is_refused_and_the_known_ones_are_named(key: str) -> Non
         ({"blocks": ["stages.0.0"]}, "set level to 'block'"),
         ({"quantizer": "lsq"}, "use method 'ste', or gradient 'straight-through'"),
         ({"data": "folder"}, "needs data_path"),
+        ({"compile_fallback": True}, "compile is not; set both"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], sentence: str) -> None:

@@ -73,14 +73,15 @@ class Batches:
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield float32 images [B, C, H, W] and int64 labels [B], one epoch."""
+        """Yield float32 images [B, C, H, W], channels last in memory, and int64 labels [B], one epoch."""
         order = self._order()
         for start in range(0, len(self) * self.batch_size, self.batch_size):
             chosen = order[start : start + self.batch_size]
             images = self.images[chosen]
             if self.augmentation is not None and self.generator is not None:
                 images = self.augmentation(images, self.generator)
-            yield images.to(torch.float32).sub_(self._mean).div_(self._std), self.labels[chosen]
+            images = images.to(torch.float32, memory_format=torch.channels_last)
+            yield images.sub_(self._mean).div_(self._std), self.labels[chosen]
 
     def _order(self) -> Tensor:
         count, device = len(self.images), self.images.device

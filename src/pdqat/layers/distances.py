@@ -38,8 +38,15 @@ class Distance(StrEnum):
         if self is Distance.SQUARED:
             return error
         alone = full.numel() == full.shape[channel_dim]  # one value a channel has no variance: take its size
-        power = full.square().mean(others) if alone else torch.var(full, others, correction=0)
+        power = full.square().mean(others) if alone else _variance(full, others)
         return error / (power + VARIANCE_EPSILON)
+
+
+def _variance(tensor: Tensor, over: list[int]) -> Tensor:
+    """From sums in one walk over the tensor, shifted by its first value for the sake of rounding."""
+    first = tensor.detach()[tuple(slice(0, 1) if dim in over else slice(None) for dim in range(tensor.dim()))]
+    shifted = tensor - first
+    return (shifted.square().mean(over) - shifted.mean(over).square()).clamp_min(0)
 
 
 def precise(tensor: Tensor) -> Tensor:

@@ -5,11 +5,13 @@ Parameters and hooks, wherever the model refers to it; changing the class back m
 """
 
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, Self, final
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from pdqat.layers.arithmetic import in_autocast
+from pdqat.layers.distances import precise
 from pdqat.layers.state import Gradient, ViewState
 from pdqat.precision import FULL, Precision
 from pdqat.quantizers import Quantizer, Scheme
@@ -74,7 +76,12 @@ class PrecisionLayer(nn.Module):
         """The weight that the full-precision network uses."""
         return self.weight if self.quantizer is None else self.quantizer.full(self.weight)
 
+    @final
     def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        """The convolution or product, in the numbers that autocast asks for."""
+        return in_autocast(self._operate, input, weight, bias)
+
+    def _operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
         """The convolution or product itself."""
         raise NotImplementedError
 
@@ -87,13 +94,14 @@ class PrecisionLayer(nn.Module):
         bits = precision.activation
         if bits is None:
             return input
+        real = precise(input)
         if self.state.calibrating:
-            view.activation.calibrate(input, bits)
+            view.activation.calibrate(real, bits)
         elif self.training:
-            view.activation.observe(input, bits)
+            view.activation.observe(real, bits)
         if self.state.gradient is Gradient.EXACT:
-            return view.activation.quantize(input.detach(), bits)
-        return view.activation.straight_through(input, bits)
+            return view.activation.quantize(real.detach(), bits).to(input.dtype)
+        return view.activation.straight_through(real, bits).to(input.dtype)
 
     def _quantized_weight(self, view: LayerQuantizers, precision: Precision, live: bool) -> Tensor:
         bits = precision.weight
@@ -110,6 +118,8 @@ class PrecisionLayer(nn.Module):
         """Compare layer(z, full(w)) with layer(z, quantize(w)); z and the low side are constants."""
         recorder = self.state.recorder
         assert recorder is not None
+        if z.dim() + self.channel_dim > 0:  # else it is a single sample without a batch dimension
+            z, low = recorder.sampled(z), recorder.sampled(low)
         full = self.operate(z, self.full_weight(), None if self.bias is None else self.bias.detach())
         recorder.compare(self.name, full, low, self.channel_dim, at_reader=False)
         if self.norm_after is not None:
@@ -142,7 +152,7 @@ class PrecisionLayer(nn.Module):
 class PrecisionConv(PrecisionLayer):
     """What the three convolutions share."""
 
-    def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+    def _operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
         """The convolution, with torch's own handling of padding modes."""
         assert isinstance(self, nn.Conv1d | nn.Conv2d | nn.Conv3d)
         output: Tensor = self._conv_forward(input, weight, bias)
@@ -169,7 +179,7 @@ class PrecisionConv3d(PrecisionConv, nn.Conv3d):
 class PrecisionLinear(PrecisionLayer, nn.Linear):  # type: ignore[misc]
     """A Linear that knows its precision."""
 
-    def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+    def _operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
         """The product."""
         return F.linear(input, weight, bias)
 

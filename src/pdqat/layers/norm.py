@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.layers.distances import precise
+from pdqat.layers.normalize import normalize
 from pdqat.layers.state import ViewState
 
 
@@ -27,13 +28,13 @@ class PrecisionNorm(_BatchNorm):
         if plan is None:
             if self.training and not self.state.track_statistics:
                 return F.batch_norm(input, None, None, self.weight, self.bias, training=True, eps=self.eps)
-            return super().forward(input)
+            return normalize(self, input)
         view = self.views[plan.name]
         assert isinstance(view, _BatchNorm)
         recorder = self.state.recorder
         awaited = recorder is not None and recorder.awaits(self.name)
         slope = _slope(view, input) if awaited else None
-        output = view.forward(input)  # not view(input): the user's hooks on this norm have their turn once
+        output = normalize(view, input)  # not view(input): the user's hooks on this norm have their turn once
         if recorder is not None and slope is not None:
             recorder.through_norm(self.name, output.detach(), slope, channel_dim=1)
         return output

@@ -91,6 +91,10 @@ def _between(low: float, high: float) -> Callable[[Any], str | None]:
     return check
 
 
+def _part(value: float) -> str | None:
+    return None if 0 < value <= 1 else "must be above 0 and at most 1"
+
+
 def _one_of(allowed: Sequence[str]) -> Callable[[Any], str | None]:
     return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
 
@@ -146,6 +150,10 @@ class TrainConfig:
         {}, "tolerance by layer name or pattern, for example 'stages.2.*=0.3'", _tolerances
     )
 
+    layer_sample: float = _option(
+        1.0, "part of each batch, drawn at random, on which training estimates layer distances", _part
+    )
+
     dual_rate: float = _option(0.01, "step size of the multipliers", _at_least(0))
     dual_rule: DualRule = _option(DualRule.ASCENT, "how multipliers follow slacks")
     dual_damping: float = _option(0.0, "proportional gain of nupi", _at_least(0))
@@ -168,7 +176,9 @@ class TrainConfig:
     )
     seed: int = _option(0, "of the split, the order, the augmentation and the initial weights", _at_least(0, 2**32 - 1))
     threads: int | None = _option(None, "CPU threads; without it torch decides", _at_least(1, 1024))
-    compile: bool = _option(False, "compile the training step with torch.compile")
+    amp: bool = _option(False, "train in bfloat16 (autocast); losses, distances and evaluations stay in float32")
+    compile: bool = _option(False, "compile training and evaluation with torch.compile")
+    compile_fallback: bool = _option(False, "where torch.compile does not work, train without it instead of stopping")
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -251,6 +261,8 @@ def _check_together(config: TrainConfig) -> None:
             "quantizer 'lsq' learns its step by a straight-through gradient: "
             "use method 'ste', or gradient 'straight-through'"
         )
+    if config.compile_fallback and not config.compile:
+        raise InputError("compile_fallback is on, but compile is not; set both")
     if config.data == "folder" and config.data_path is None:
         raise InputError("data 'folder' needs data_path, the folder with train/ and test/ in it")
 

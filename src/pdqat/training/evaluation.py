@@ -1,11 +1,12 @@
 """Measuring an objective on data: loss, accuracy of every view and mean distances, in evaluation mode."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from pdqat.lagrangian import Terms
 from pdqat.training.objectives import Objective
 
 
@@ -21,17 +22,27 @@ class Evaluation:
 
 
 @torch.no_grad()
-def evaluate(objective: Objective, batches: Iterable[tuple[Tensor, Tensor]]) -> Evaluation:
-    """Measure in evaluation mode, and leave the objective in the mode it was in."""
+def evaluate(
+    objective: Objective,
+    batches: Iterable[tuple[Tensor, Tensor]],
+    compiled_terms: Callable[[Tensor, Tensor], Terms] | None = None,
+) -> Evaluation:
+    """Measure in evaluation mode, and leave the objective in the mode it was in.
+
+    `compiled_terms` computes batches as large as the first one; a smaller last one is not worth compiling for.
+    """
     training = objective.training
     objective.eval()
     samples = 0
+    largest = 0
     loss: Tensor | float = 0.0
     distances: Tensor | float = 0.0
     right: dict[str, Tensor] = {}
     for inputs, target in batches:
-        terms = objective.terms(inputs, target)
         size = len(target)
+        largest = max(largest, size)
+        compute = objective.terms if compiled_terms is None or size < largest else compiled_terms
+        terms = compute(inputs, target)
         samples += size
         loss = loss + terms.loss * size
         distances = distances + terms.distances * size

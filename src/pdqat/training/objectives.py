@@ -17,6 +17,7 @@ from pdqat.constraints import (
 )
 from pdqat.lagrangian import Lagrangian, NormGradient, Terms
 from pdqat.layers import Gradient, Network
+from pdqat.layers.distances import precise
 from pdqat.layers.trace import call_model
 from pdqat.training.config import Level, Method, NormChoice, TrainConfig
 
@@ -40,7 +41,7 @@ class TaskObjective(nn.Module):
         outputs: dict[str, Tensor] = {}
         for name, plan in self.net.plans.items() if self.low else [("full", None)]:
             with self.net.under(plan, Gradient.STRAIGHT_THROUGH):
-                outputs[name] = call_model(self.net, inputs)
+                outputs[name] = precise(call_model(self.net, inputs))
         loss = torch.stack([F.cross_entropy(output, target) for output in outputs.values()]).sum()
         return Terms(loss, loss.new_zeros(0), outputs)
 
@@ -65,6 +66,7 @@ def make_objective(net: Network, config: TrainConfig) -> Objective:
         requirements,
         gradient=config.gradient.value,
         norm=NormGradient.STE if config.norm is NormChoice.STE else NormGradient.EXACT,
+        layer_sample=config.layer_sample,
         dual_rate=config.dual_rate,
         dual_rule=config.dual_rule,
         dual_damping=config.dual_damping,

@@ -38,6 +38,7 @@ class Setup:
         model = models.build(config.model, config.width, len(self.data.classes), (channels, height, width))
         if config.init is not None:
             _load_into(model, Path(config.init))
+        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         example, _ = next(iter(self._batches(self._training[:EXAMPLE_IMAGES], EXAMPLE_IMAGES)))
         self.net = prepare(
             model,

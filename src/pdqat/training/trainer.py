@@ -15,6 +15,7 @@ from pdqat.lagrangian import Lagrangian
 from pdqat.training.config import Method, SlackSource, TrainConfig
 from pdqat.training.evaluation import Evaluation, evaluate
 from pdqat.training.files import load_checkpoint, save_checkpoint
+from pdqat.training.process import check_compiler, keep_freed_memory
 from pdqat.training.run import Run
 from pdqat.training.setup import Setup
 from pdqat.training.summary import constraint_entries, summarize
@@ -44,7 +45,14 @@ class Trainer:
         self.config = config = setup.config
         self.objective = setup.objective
         self.optimizer = torch.optim.Adam(setup.net.parameters(), lr=config.lr)
-        self.step_value = torch.compile(self.objective) if config.compile else self.objective
+        self.compile_problem: str | None = None
+        """Why the run is not compiled although it was asked for."""
+        if config.compile:
+            self._try_compiler()
+        compiled = config.compile and self.compile_problem is None
+        self.step_value = torch.compile(self.objective, dynamic=False) if compiled else self.objective
+        self.terms = torch.compile(self.objective.terms, dynamic=False) if compiled else None
+        keep_freed_memory()
         self.epoch = 0
         self.seconds = 0.0
         self.best: dict[str, Any] = {"epoch": 0, "accuracy": -1.0}
@@ -67,6 +75,14 @@ class Trainer:
         self.run.write_summary(summary)
         return summary
 
+    def _try_compiler(self) -> None:
+        try:
+            check_compiler()
+        except InputError as error:
+            if not self.config.compile_fallback:
+                raise
+            self.compile_problem = str(error)
+
     def _train_epoch(self, watcher: Watcher) -> dict[str, Any]:
         config = self.config
         torch.manual_seed(self.setup.epoch_seed(self.epoch))
@@ -78,7 +94,8 @@ class Trainer:
         values: list[Tensor] = []
         for step, (inputs, target) in enumerate(batches, start=1):
             self.optimizer.zero_grad()
-            value = self.step_value(inputs, target)
+            with torch.autocast(inputs.device.type, torch.bfloat16, enabled=config.amp):
+                value = self.step_value(inputs, target)
             value.backward()
             self.optimizer.step()
             values.append(value.detach())
@@ -89,7 +106,7 @@ class Trainer:
         if not config.dual_every:
             self._dual_step()
         self.epoch += 1
-        measured = evaluate(self.objective, self.setup.validation_batches())
+        measured = evaluate(self.objective, self.setup.validation_batches(), self.terms)
         self._check_finite(measured)
         return {
             "epoch": self.epoch,
@@ -106,7 +123,7 @@ class Trainer:
         if not isinstance(objective, Lagrangian):
             return
         if self.config.dual_slack is SlackSource.FRESH:
-            distances = evaluate(objective, self.setup.slack_batches(self.epoch)).distances
+            distances = evaluate(objective, self.setup.slack_batches(self.epoch), self.terms).distances
             objective.distance_sum.copy_(distances)
             objective.samples.fill_(1)
         objective.dual_step()

@@ -1,0 +1,105 @@
+"""Cells: training runs on CIFAR-10 that differ in a few options, resumable, and the table of what is finished."""
+
+import argparse
+import json
+import platform
+import statistics
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pdqat.training import Run
+
+ROOT = Path(__file__).parents[1]
+
+EPOCHS = 6
+COMMON = "--data cifar10 --model preresnet20 --bits 2 --lr 5e-3 --train-images 10000 --validation 0.04"
+SHORT_TRAINING = f"{COMMON} --epochs {EPOCHS} --dual-rate {1 / EPOCHS} --compile --threads 1".split(" ")
+"""The width-1 network for a few epochs on a part of the real data: tells choices apart, far from converged."""
+
+RELATIVE = ["--layer-distance", "relative", "--layer-tolerance", "0.1"]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Named variants of SHORT_TRAINING; run folders are below runs/NAME, results in results/NAME.json."""
+
+    name: str
+    variants: dict[str, list[str]]
+
+    def main(self, description: str | None) -> None:
+        """Train what is missing, then write and print what is finished."""
+        parser = argparse.ArgumentParser(
+            description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+        )
+        parser.add_argument("--jobs", type=int, default=1, help="cells trained at once, one thread each")
+        parser.add_argument("--seeds", type=int, default=1)
+        parser.add_argument("--table", action="store_true", help="train nothing")
+        options = parser.parse_args()
+        if not options.table:
+            jobs = [(cell, seed) for seed in range(options.seeds) for cell in self.variants]
+            with ThreadPoolExecutor(options.jobs) as pool:
+                list(pool.map(lambda job: self._train(*job), jobs))
+        entries = self._finished(options.seeds)
+        if entries:
+            machine = f"{platform.machine()}, one thread a cell"
+            about = {"date": date.today().isoformat(), "machine": machine, "common": SHORT_TRAINING}
+            results = ROOT / "results" / f"{self.name}.json"
+            results.write_text(json.dumps({"about": about, "cells": entries}, indent=1) + "\n")
+        self._show(entries)
+
+    def _folder(self, cell: str, seed: int) -> Path:
+        return ROOT / "runs" / self.name / f"{cell.replace(', ', '-').replace(' ', '-')}-{seed}"
+
+    def _train(self, cell: str, seed: int) -> None:
+        path = self._folder(cell, seed)
+        if (path / "summary.json").exists():
+            return
+        options = [*SHORT_TRAINING, *self.variants[cell], "--seed", str(seed), "--out", str(path)]
+        start = ["--resume", str(path)] if path.exists() else options
+        subprocess.run([sys.executable, "-m", "pdqat.cli", "train", *start], check=True)
+
+    def _finished(self, seeds: int) -> list[dict[str, Any]]:
+        """One entry per finished cell and seed."""
+        entries = []
+        for cell in self.variants:
+            for seed in range(seeds):
+                path = self._folder(cell, seed)
+                if (path / "summary.json").exists():
+                    run = Run.open(path)
+                    entries.append({"cell": cell, "seed": seed, "metrics": run.metrics(), **run.summary()})
+        return entries
+
+    def _show(self, entries: list[dict[str, Any]]) -> None:
+        title = "2 bits, CIFAR-10, 10,000 training images, 6 epochs: test accuracy, mean (standard deviation)"
+        table = Table(title=title)
+        for heading in ("cell", "n", "low precision", "full precision", "constraints met", "multipliers above 0"):
+            table.add_column(heading)
+        for cell in self.variants:
+            of_cell = [entry for entry in entries if entry["cell"] == cell]
+            if of_cell:
+                total = len(of_cell[0]["constraints"])
+                met = statistics.mean(sum(each["satisfied"] for each in entry["constraints"]) for entry in of_cell)
+                above = statistics.mean(
+                    sum(each["multiplier"] > 0 for each in entry["constraints"]) for entry in of_cell
+                )
+                counts = [f"{met:.1f} of {total}", f"{above:.1f} of {total}"] if total else []
+                views = ("2-bit", "full")
+                row = [spread([entry["accuracy"].get(view, {}).get("test") for entry in of_cell]) for view in views]
+                table.add_row(cell, str(len(of_cell)), *row, *counts)
+        Console(width=110).print(table)
+
+
+def spread(values: list[float | None]) -> str:
+    found = [100 * value for value in values if value is not None]
+    if not found:
+        return ""
+    deviation = f" ({statistics.stdev(found):.2f})" if len(found) > 1 else ""
+    return f"{statistics.mean(found):.2f}{deviation}"

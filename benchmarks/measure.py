@@ -1,0 +1,157 @@
+"""What the benchmarks share: interleaved timing, the networks and objectives that are timed, and where results go."""
+
+import json
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pdqat import Lagrangian, LayerConstraint, OutputConstraint, prepare
+from pdqat.constraints import Requirement
+from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS, in_autocast
+from pdqat.models.preresnet import preresnet
+from pdqat.training.objectives import TaskObjective
+
+RESULTS = Path(__file__).parents[1] / "results"
+
+Step = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median and quartiles of n values."""
+
+    median: float
+    low: float
+    high: float
+    n: int
+
+    @classmethod
+    def of(cls, values: list[float]) -> "Spread":
+        """Of measured values."""
+        quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
+        return cls(quartiles[1], quartiles[0], quartiles[2], len(values))
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def interleaved(steps: Mapping[str, Step], rounds: int, per_turn: int = 2) -> dict[str, list[float]]:
+    """Seconds of a step of each, round by round in turning order: what slows the machine slows all of them.
+
+    A turn is one step to settle in, which does not count, and the mean of `per_turn` steps.
+    """
+    names = list(steps)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            steps[name]()
+            started = time.perf_counter()
+            for _ in range(per_turn):
+                steps[name]()
+            seconds[name].append((time.perf_counter() - started) / per_turn)
+    return seconds
+
+
+def ratios(seconds: Mapping[str, list[float]], name: str, to: str) -> Spread:
+    """How many times as long as `to` a step of `name` takes, compared within each round."""
+    return Spread.of([mine / its for mine, its in zip(seconds[name], seconds[to], strict=True)])
+
+
+class TaskLoss(nn.Module):
+    """The training loss of a plain module: a batch in, cross-entropy out."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensor, target: Tensor) -> Tensor:
+        """The loss of a batch."""
+        return F.cross_entropy(self.model(inputs).float(), target)
+
+
+class Conv2d(nn.Conv2d):
+    """A plain convolution that shares the package's way around missing bfloat16 kernels, so that modes compare."""
+
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
+        return in_autocast(super()._conv_forward, input, weight, bias)
+
+
+def plain(model: nn.Module) -> TaskLoss:
+    """The loss of the model as torch would train it."""
+    for module in model.modules():
+        if type(module) is nn.Conv2d:
+            module.__class__ = Conv2d
+    return TaskLoss(model)
+
+
+def network(depth: int = 20, width: int = 1) -> nn.Module:
+    torch.manual_seed(0)
+    model = preresnet(depth, width)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return model
+
+
+def batch(size: int = 128) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.randn(size, 3, 32, 32, generator=generator).to(memory_format=torch.channels_last)
+    return images, torch.randint(10, (size,), generator=generator)
+
+
+def objective(method: str, model: nn.Module, bits: tuple[str, ...] = ("2",), **options: Any) -> nn.Module:
+    """What the method minimises: full, ste, i, ii."""
+    net = prepare(model, batch(64)[0], bits)
+    if method in ("full", "ste"):
+        return TaskObjective(net, low=method == "ste")
+    below: list[Requirement] = [options.pop("constraint", LayerConstraint())] if method == "ii" else []
+    lagrangian = Lagrangian(net, F.cross_entropy, [OutputConstraint(), *below], **options)
+    lagrangian.duals.multipliers.fill_(0.1)
+    return lagrangian
+
+
+def training_step(loss: nn.Module, *, compiled: bool, amp: bool, size: int = 128) -> Step:
+    """One step of training: forward, backward, Adam."""
+    images, labels = batch(size)
+    optimizer = torch.optim.Adam(loss.parameters(), lr=1e-4)
+    value = torch.compile(loss) if compiled else loss
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=amp):
+            result = value(images, labels)
+        result.backward()
+        optimizer.step()
+
+    return step
+
+
+def machine() -> dict[str, Any]:
+    """What the numbers were measured on."""
+    text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    models = [line.split(":")[1].strip() for line in text.splitlines() if line.startswith("model name")]
+    return {
+        "date": date.today().isoformat(),
+        "processor": models[0] if models else platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "bfloat16_kernels": HAS_BFLOAT16_KERNELS,
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+    }
+
+
+def write(name: str, content: Mapping[str, Any]) -> Path:
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": machine(), **content}, indent=1) + "\n")
+    return path

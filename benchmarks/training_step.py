@@ -1,0 +1,187 @@
+"""What a training step costs: PDQAT beside plain training, straight-through training and Brevitas.
+
+    python benchmarks/training_step.py              all modes, width 1; about half an hour on two cores
+    python benchmarks/training_step.py --quick      compiled bfloat16 only, with one block a stage instead of three
+    python benchmarks/training_step.py --width 5    the paper's width
+
+Every variant trains the pre-activation ResNet-20 on batches of 128 images at 2 bits. In each round every variant takes
+its turn, so a ratio compares steps that ran within seconds of each other; medians and quartiles over rounds. Numbers go
+to results/training_step.json (of the full run at width 1) or results/training_step-WHAT.json.
+
+Brevitas (pip install -c constraints.txt -e '.[benchmark]') is left out where it isn't installed.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from measure import Spread, Step, interleaved, machine, network, objective, plain, ratios, training_step, write
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS
+from pdqat.models.preresnet import Clip
+from pdqat.training.process import check_compiler, keep_freed_memory
+
+SAMPLE = 0.25
+FLOORS = {
+    "plain": 3.0,
+    "straight-through": 3.0,
+    "(i)": 5.0,
+    "(i) exact norms": 4.0,
+    "(ii)": 7.0,
+    "(ii) sampled": 5 + 2 * SAMPLE,
+    "Brevitas": 3.0,
+    "Brevitas, eager": 3.0,
+}
+"""Convolutions of a step, in forward passes: forward, input gradient, weight gradient; over plain training's 3 they are
+the least that a step can cost. Batch norms of low precision follow a straight-through gradient unless named exact."""
+
+STATISTICS_STEPS = 2
+"""Steps in which Brevitas collects the ranges of activations; its default, 300, is a branch that can't be compiled."""
+
+
+def brevitas(model: nn.Module) -> nn.Module:
+    """The same network with Brevitas' 2-bit weights and activations, first and last layer in full precision."""
+    import brevitas.nn as quantized
+
+    for name, module in list(model.named_modules()):
+        parent = model.get_submodule(name.rpartition(".")[0])
+        child = name.rpartition(".")[2]
+        if isinstance(module, nn.Conv2d) and name != "stem":
+            layer = quantized.QuantConv2d(
+                module.in_channels,
+                module.out_channels,
+                module.kernel_size,
+                stride=module.stride,
+                padding=module.padding,
+                bias=False,
+                weight_bit_width=2,
+            )
+            layer.weight.data.copy_(module.weight.data)
+            setattr(parent, child, layer)
+        elif isinstance(module, Clip):
+            setattr(parent, child, quantized.QuantReLU(bit_width=2, collect_stats_steps=STATISTICS_STEPS))
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    return plain(model)
+
+
+VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "plain": plain,
+    "straight-through": lambda model: objective("ste", model),
+    "(i)": lambda model: objective("i", model),
+    "(i) exact norms": lambda model: objective("i", model, norm="exact"),
+    "(ii)": lambda model: objective("ii", model),
+    "(ii) sampled": lambda model: objective("ii", model, layer_sample=SAMPLE),
+    "Brevitas": brevitas,
+    "Brevitas, eager": brevitas,
+}
+MODES = ["eager float32", "eager bfloat16", "compiled float32", "compiled bfloat16"]
+ASKED_FOR = "compiled bfloat16"
+
+
+def has_brevitas() -> bool:
+    try:
+        import brevitas.nn  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def chosen(mode: str, quick: bool) -> list[str]:
+    """The variants to measure in a mode; Brevitas in bfloat16 only where torch has kernels for it."""
+    names = ["plain", "(i)", "(ii)", "(ii) sampled"] if quick else list(VARIANTS)[:6]
+    if not has_brevitas():
+        return names
+    own_mode = not quick and (HAS_BFLOAT16_KERNELS or "float32" in mode)
+    as_it_comes = mode.startswith("compiled")
+    return names + ["Brevitas"] * own_mode + ["Brevitas, eager"] * as_it_comes
+
+
+def made(variant: str, mode: str, depth: int, width: int, console: Console) -> Step:
+    """A step that is warm: compiled, and past the steps for which Brevitas collects statistics."""
+    loss = VARIANTS[variant](network(depth, width))
+    eager = variant == "Brevitas, eager"
+    if loss_is_brevitas := variant.startswith("Brevitas"):
+        for _ in range(STATISTICS_STEPS + 1):
+            loss(torch.randn(8, 3, 32, 32), torch.zeros(8, dtype=torch.long))
+    amp = "bfloat16" in mode and (HAS_BFLOAT16_KERNELS or not loss_is_brevitas)
+    step = training_step(loss, compiled="compiled" in mode and not eager, amp=amp)
+    started = time.perf_counter()
+    step()
+    console.print(f"  {variant}: first step {time.perf_counter() - started:.0f} s")
+    return step
+
+
+def measure(
+    variants: list[str], mode: str, depth: int, width: int, rounds: int, console: Console
+) -> list[dict[str, Any]]:
+    console.print(f"{mode}, depth {depth}, width {width}")
+    torch.compiler.reset()
+    steps = {name: made(name, mode, depth, width, console) for name in variants}
+    seconds = interleaved(steps, rounds)
+    return [
+        {
+            "mode": mode,
+            "width": width,
+            "depth": depth,
+            "variant": name,
+            "images_per_second": 128 / Spread.of(seconds[name]).median,
+            "ratio": vars(ratios(seconds, name, "plain")),
+            "floor": FLOORS[name] / 3,
+            "seconds": seconds[name],
+        }
+        for name in variants
+    ]
+
+
+def show(entries: list[dict[str, Any]], console: Console) -> None:
+    table = Table(title="batch 128, 2 bits; ratio to plain training in the same mode: median [quartiles]")
+    for heading in ("mode", "variant", "images/s", "ratio", "floor", "n"):
+        table.add_column(heading)
+    for entry in entries:
+        ratio = Spread(**entry["ratio"])
+        speed, floor = f"{entry['images_per_second']:.0f}", f"{entry['floor']:.2f}"
+        table.add_row(entry["mode"], entry["variant"], speed, str(ratio), floor, str(ratio.n))
+    console.print(table)
+
+
+def last_line(entries: list[dict[str, Any]]) -> str:
+    """Ratios of compiled bfloat16; `brevitas` is the speed of sampled (ii) over Brevitas as it comes, uncompiled."""
+    found = {entry["variant"]: entry for entry in entries if entry["mode"] == ASKED_FOR}
+    i, ii, sampled = (f"{found[name]['ratio']['median']:.2f}" for name in ("(i)", "(ii)", "(ii) sampled"))
+    peer = "not-installed"
+    if "Brevitas, eager" in found:
+        speeds = [found[name]["images_per_second"] for name in ("(ii) sampled", "Brevitas, eager")]
+        peer = f"{speeds[0] / speeds[1]:.2f}"
+    return f"ratios: i={i} ii={ii} sampled={sampled} brevitas={peer}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="only what the last line needs, in under five minutes")
+    parser.add_argument("--width", type=int, default=1)
+    parser.add_argument("--rounds", type=int, help="turns of each variant; 15, or 9 with --quick")
+    options = parser.parse_args()
+    console = Console(width=120)
+    check_compiler()
+    keep_freed_memory()
+    console.print(machine())
+    rounds = options.rounds or (9 if options.quick else 15)
+    entries: list[dict[str, Any]] = []
+    for mode in [ASKED_FOR] if options.quick else MODES:
+        depth = 8 if options.quick else 20
+        entries += measure(chosen(mode, options.quick), mode, depth, options.width, rounds, console)
+        suffix = "-quick" if options.quick else f"-width-{options.width}" if options.width != 1 else ""
+        write(f"training_step{suffix}", {"entries": entries})
+    show(entries, console)
+    if not HAS_BFLOAT16_KERNELS:
+        console.print("This processor has no bfloat16 kernels: convolutions in bfloat16 mode used float32 kernels.")
+    print(last_line(entries))
+
+
+if __name__ == "__main__":
+    main()
