@@ -10,25 +10,28 @@ from pdqat.quantizers import SCHEMES
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-def made(quantizer: str) -> Lagrangian:
+def made(quantizer: str, layer_sample: float = 1.0) -> Lagrangian:
     torch.manual_seed(0)
     body = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 1))
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), body, nn.Flatten(), nn.Linear(16, 3))
     net = prepare(model, torch.rand(8, 1, 6, 6), [2, 4], quantizer=quantizer)
     constraints = [OutputConstraint(), LayerConstraint("squared", 0.01), BlockConstraint(blocks=["3"])]
-    lagrangian = Lagrangian(net, F.cross_entropy, constraints)
+    lagrangian = Lagrangian(net, F.cross_entropy, constraints, layer_sample=layer_sample)
     lagrangian.duals.multipliers.fill_(0.7)
     return lagrangian
 
 
-def assert_compiles(quantizer: str, backend: str) -> None:
+def assert_compiles(quantizer: str, backend: str, layer_sample: float = 1.0) -> None:
     """One graph without a break, with the values, gradients, statistics and running slacks of eager mode."""
-    eager, source = made(quantizer), made(quantizer)
+    eager, source = made(quantizer, layer_sample), made(quantizer, layer_sample)
     compiled = torch.compile(source, fullgraph=True, backend=backend)
     for step in range(3):
         torch.manual_seed(step)
         x, y = torch.rand(8, 1, 6, 6), torch.randint(3, (8,))
-        values = [eager(x, y), compiled(x, y)]
+        values = []
+        for lagrangian in (eager, compiled):
+            torch.manual_seed(step)  # the same rows are sampled
+            values.append(lagrangian(x, y))
         torch.testing.assert_close(*values)
         for lagrangian, value in zip((eager, source), values, strict=True):
             lagrangian.zero_grad()
@@ -37,6 +40,27 @@ def assert_compiles(quantizer: str, backend: str) -> None:
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(source.dual_step(), eager.dual_step())
     torch.testing.assert_close(source.net.state_dict(), eager.net.state_dict())
+
+
+def test_sampled_distances_are_in_the_graph() -> None:
+    assert_compiles("dorefa", backend="eager", layer_sample=0.5)
+
+
+def test_evaluation_is_one_graph() -> None:
+    lagrangian = made("dorefa").eval()
+    x, y = torch.rand(8, 1, 6, 6), torch.randint(3, (8,))
+    with torch.no_grad():
+        found, expected = torch.compile(lagrangian.terms, fullgraph=True, backend="eager")(x, y), lagrangian.terms(x, y)
+    torch.testing.assert_close(vars(found), vars(expected))
+
+
+def test_bfloat16_is_one_graph() -> None:
+    eager, source = made("dorefa"), made("dorefa")
+    x, y = torch.rand(8, 1, 6, 6), torch.randint(3, (8,))
+    with torch.autocast("cpu", torch.bfloat16):
+        torch.testing.assert_close(
+            torch.compile(source, fullgraph=True, backend="eager")(x, y), eager(x, y), rtol=0.02, atol=0
+        )
 
 
 SLOWER = [pytest.param(name, marks=pytest.mark.slow) for name in SCHEMES if name != "dorefa"]
@@ -48,5 +72,6 @@ def test_the_whole_lagrangian_is_one_graph(quantizer: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_compiled_lagrangian_agrees_with_eager_mode() -> None:
-    assert_compiles("dorefa", backend="inductor")
+@pytest.mark.parametrize("layer_sample", [1.0, 0.5])
+def test_the_compiled_lagrangian_agrees_with_eager_mode(layer_sample: float) -> None:
+    assert_compiles("dorefa", backend="inductor", layer_sample=layer_sample)

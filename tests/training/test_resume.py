@@ -73,6 +73,7 @@ def assert_same_run(left: Run, right: Run) -> None:
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "layers, running slacks": {},
+    "layers, sampled, in bfloat16": {"layer_sample": 0.25, "amp": True},
     "layers, fresh slacks of some images": {"dual_slack": "fresh", "dual_samples": 100},
     "layers, every 2 steps, running": {"dual_every": 2},
     "layers, every 2 steps, fresh": {"dual_every": 2, "dual_slack": "fresh"},

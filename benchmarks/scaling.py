@@ -1,0 +1,75 @@
+"""How the cost of a step grows: with the number of plans, depth, batch size, threads, and kind of constraint.
+
+    python benchmarks/scaling.py
+
+Eager float32 steps of (ii), since compiling every size would take longer than measuring it; within a group all take
+their turns in each round. Numbers go to results/scaling.json.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from measure import Spread, Step, interleaved, network, objective, plain, ratios, training_step, write
+from rich.console import Console
+from rich.table import Table
+
+from pdqat import ChannelConstraint
+from pdqat.training.process import keep_freed_memory
+
+ROUNDS = 7
+BITS = ("2", "4", "8", "1")
+
+
+def layers(depth: int = 20, size: int = 128, plans: int = 1, **options: Any) -> Step:
+    return training_step(objective("ii", network(depth), BITS[:plans], **options), compiled=False, amp=False, size=size)
+
+
+def with_threads(threads: int, step: Step) -> Step:
+    def run() -> None:
+        torch.set_num_threads(threads)
+        step()
+
+    return run
+
+
+def groups() -> dict[str, dict[str, Callable[[], Step]]]:
+    """Per group what is measured; everything is compared with the first of its group."""
+    threads = [count for count in (1, 2, 4, 8, 16) if count <= torch.get_num_threads()]
+    return {
+        "plans": {str(count): functools.partial(layers, plans=count) for count in (1, 2, 3, 4)},
+        "depth": {str(depth): functools.partial(layers, depth=depth) for depth in (20, 32, 56)},
+        "batch size": {str(size): functools.partial(layers, size=size) for size in (32, 64, 128, 256)},
+        "threads": {str(count): functools.partial(lambda n: with_threads(n, layers()), count) for count in threads},
+        "constraint": {"layer": layers, "channel": functools.partial(layers, constraint=ChannelConstraint())},
+        "plain, depth": {
+            str(depth): functools.partial(lambda d: training_step(plain(network(d)), compiled=False, amp=False), depth)
+            for depth in (20, 32, 56)
+        },
+    }
+
+
+def main() -> None:
+    keep_freed_memory()
+    console = Console()
+    all_threads = torch.get_num_threads()
+    results: dict[str, Any] = {}
+    for group, makers in groups().items():
+        seconds = interleaved({name: make() for name, make in makers.items()}, ROUNDS)
+        torch.set_num_threads(all_threads)
+        first = next(iter(makers))
+        table = Table(title=f"(ii) by {group}: median [quartiles] of {ROUNDS} rounds")
+        for heading in (group, "seconds a step", f"times that of {first}"):
+            table.add_column(heading)
+        results[group] = {}
+        for name, values in seconds.items():
+            ratio = ratios(seconds, name, first)
+            results[group][name] = {"seconds": values, "ratio": vars(ratio)}
+            table.add_row(name, str(Spread.of(values)), str(ratio))
+        console.print(table)
+        write("scaling", {"groups": results})
+
+
+if __name__ == "__main__":
+    main()
