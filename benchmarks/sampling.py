@@ -1,18 +1,101 @@
 """Whether layer distances may be estimated on a part of each batch: accuracy and multipliers at 2 bits on CIFAR-10.
 
-    python benchmarks/sampling.py --jobs 2 --seeds 3    trains what is missing below runs/sampling, prints the table
-    python benchmarks/sampling.py --seeds 3 --table     prints the table of what is finished
+    python benchmarks/sampling.py --jobs 2 --seeds 3    trains what is missing below runs/sampling, prints the tables
+    python benchmarks/sampling.py --seeds 3 --table     prints the tables of what is finished
 
 The seeds are the same for both. Cells can be stopped and continued at any point. The numbers go to
 results/sampling.json.
 """
 
-from cells import RELATIVE, Cells
+import json
+from typing import Any
 
+import torch
+from cells import RELATIVE, ROOT, Cells
+from rich.console import Console
+from rich.table import Table
+
+from pdqat import Lagrangian
+from pdqat.training import Run
+from pdqat.training.files import load_checkpoint
+from pdqat.training.setup import Setup
+
+WHOLE, QUARTER = "whole batch", "a quarter"
 CELLS = {
-    "whole batch": [*RELATIVE, "--layer-sample", "1"],
-    "a quarter": [*RELATIVE, "--layer-sample", "0.25"],
+    WHOLE: [*RELATIVE, "--layer-sample", "1"],
+    QUARTER: [*RELATIVE, "--layer-sample", "0.25"],
 }
+BATCHES, DRAWS = 6, 3
+
+
+def layer_multipliers(entry: dict[str, Any]) -> torch.Tensor:
+    """After the last epoch: the best one may be another in each cell."""
+    last = entry["metrics"][-1]["constraints"]
+    return torch.tensor([each["multiplier"] for each in last if each["kind"] == "layer"])
+
+
+def compare(entries: list[dict[str, Any]]) -> list[dict[str, float]]:
+    """Per seed, how far the layer multipliers of the two cells agree."""
+    found = {(entry["cell"], entry["seed"]): layer_multipliers(entry) for entry in entries}
+    rows = []
+    for seed in sorted({seed for _, seed in found}):
+        if (WHOLE, seed) in found and (QUARTER, seed) in found:
+            whole, quarter = found[WHOLE, seed], found[QUARTER, seed]
+            rows.append(
+                {
+                    "seed": seed,
+                    "mean_whole": float(whole.mean()),
+                    "mean_quarter": float(quarter.mean()),
+                    "correlation": float(torch.corrcoef(torch.stack([whole, quarter]))[0, 1]),
+                    "largest_difference": float((whole - quarter).abs().max()),
+                }
+            )
+    return rows
+
+
+@torch.no_grad()
+def bias(run: Run) -> list[float]:
+    """Per layer, by which part a quarter overestimates the distance of the same training batches, at the best epoch."""
+    setup = Setup(run.config())
+    setup.load(load_checkpoint(run.best), run.best)
+    lagrangian = setup.objective
+    assert isinstance(lagrangian, Lagrangian)
+    lagrangian.train()
+    sums = {1.0: torch.zeros(()), 0.25: torch.zeros(())}
+    for number, (inputs, target) in enumerate(setup.training_batches(0)):
+        if number == BATCHES:
+            break
+        for part, draws in ((1.0, 1), (0.25, DRAWS)):
+            lagrangian.layer_sample = part
+            for _ in range(draws):
+                sums[part] = sums[part] + lagrangian.terms(inputs, target).distances[1:] / draws
+    found: list[float] = (sums[0.25] / sums[1.0] - 1).tolist()
+    return found
+
+
+def main() -> None:
+    cells = Cells("sampling", CELLS)
+    cells.main(__doc__)
+    path = ROOT / "results" / "sampling.json"
+    if not path.exists():
+        return
+    results = json.loads(path.read_text())
+    results["multipliers"] = compare(results["cells"])
+    table = Table(title="layer multipliers after the last epoch: whole batch against a quarter")
+    for heading in ("seed", "mean, whole", "mean, a quarter", "correlation", "largest difference"):
+        table.add_column(heading)
+    for row in results["multipliers"]:
+        table.add_row(str(row["seed"]), *(f"{value:.4f}" for key, value in row.items() if key != "seed"))
+    console = Console()
+    console.print(table)
+    first = ROOT / "runs" / "sampling" / "whole-batch-0"
+    if (first / "summary.json").exists():
+        results["bias"] = bias(Run.open(first))
+        mean = sum(results["bias"]) / len(results["bias"])
+        low, high = min(results["bias"]), max(results["bias"])
+        console.print(f"bias of a quarter's estimate over layers: mean {mean:+.1%}, from {low:+.1%} to {high:+.1%}")
+    path.write_text(json.dumps(results, indent=1) + "\n")
+
 
 if __name__ == "__main__":
-    Cells("sampling", CELLS).main(__doc__)
+    main()

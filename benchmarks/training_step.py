@@ -6,18 +6,22 @@
 
 Every variant trains the pre-activation ResNet-20 on batches of 128 images at 2 bits. In each round every variant takes
 its turn, so a ratio compares steps that ran within seconds of each other; medians and quartiles over rounds. Numbers go
-to results/training_step.json (of the full run at width 1) or results/training_step-WHAT.json.
+to results/training_step.json, which keeps what was measured in other modes and widths; those of --quick to
+results/training_step-quick.json.
 
 Brevitas (pip install -c constraints.txt -e '.[benchmark]') is left out where it isn't installed.
 """
 
 import argparse
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from measure import Spread, Step, interleaved, machine, network, objective, plain, ratios, training_step, write
+from measure import RESULTS, Spread, Step, interleaved, machine, network, objective, plain, ratios, training_step, write
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -81,6 +85,8 @@ VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
 }
 MODES = ["eager float32", "eager bfloat16", "compiled float32", "compiled bfloat16"]
 ASKED_FOR = "compiled bfloat16"
+QUICK_DEPTH = 8
+"""Compiling takes most of a quick run: this network has the layers of ResNet-20, one block a stage instead of three."""
 
 
 def has_brevitas() -> bool:
@@ -117,14 +123,26 @@ def made(variant: str, mode: str, depth: int, width: int, console: Console) -> S
 
 
 def measure(
-    variants: list[str], mode: str, depth: int, width: int, rounds: int, console: Console
+    variants: list[str],
+    mode: str,
+    depth: int,
+    width: int,
+    rounds: int,
+    console: Console,
+    helper: "subprocess.Popen[bytes] | None",
 ) -> list[dict[str, Any]]:
+    """Times in one mode; `helper` compiles (ii) and its sampled form for the cache meanwhile."""
     console.print(f"{mode}, depth {depth}, width {width}")
     torch.compiler.reset()
-    steps = {name: made(name, mode, depth, width, console) for name in variants}
+    steps = {}
+    for name in variants:
+        if helper is not None and name == "(ii)":
+            helper.wait()
+        steps[name] = made(name, mode, depth, width, console)
     seconds = interleaved(steps, rounds)
     return [
         {
+            "date": machine()["date"],
             "mode": mode,
             "width": width,
             "depth": depth,
@@ -138,14 +156,24 @@ def measure(
     ]
 
 
+def earlier(name: str) -> list[dict[str, Any]]:
+    """What earlier runs on the same kind of machine found in other modes and widths."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    same = all(found["machine"][key] == machine()[key] for key in ("processor", "cores", "threads", "torch"))
+    return list(found["entries"]) if same else []
+
+
 def show(entries: list[dict[str, Any]], console: Console) -> None:
     table = Table(title="batch 128, 2 bits; ratio to plain training in the same mode: median [quartiles]")
-    for heading in ("mode", "variant", "images/s", "ratio", "floor", "n"):
+    for heading in ("width", "mode", "variant", "images/s", "ratio", "floor", "n"):
         table.add_column(heading)
     for entry in entries:
         ratio = Spread(**entry["ratio"])
         speed, floor = f"{entry['images_per_second']:.0f}", f"{entry['floor']:.2f}"
-        table.add_row(entry["mode"], entry["variant"], speed, str(ratio), floor, str(ratio.n))
+        table.add_row(str(entry["width"]), entry["mode"], entry["variant"], speed, str(ratio), floor, str(ratio.n))
     console.print(table)
 
 
@@ -163,24 +191,36 @@ def last_line(entries: list[dict[str, Any]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only what the last line needs, in under five minutes")
+    parser.add_argument("--mode", choices=MODES, action="append", help="only this mode; may be given several times")
     parser.add_argument("--width", type=int, default=1)
-    parser.add_argument("--rounds", type=int, help="turns of each variant; 15, or 9 with --quick")
+    parser.add_argument("--rounds", type=int, help="turns of each variant; 25, or 9 with --quick")
+    parser.add_argument("--fill-cache", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     console = Console(width=120)
     check_compiler()
     keep_freed_memory()
+    if options.fill_cache:
+        for name in chosen(ASKED_FOR, quick=True)[2:4]:
+            made(name, ASKED_FOR, QUICK_DEPTH, options.width, console)
+        return
     console.print(machine())
-    rounds = options.rounds or (9 if options.quick else 15)
-    entries: list[dict[str, Any]] = []
-    for mode in [ASKED_FOR] if options.quick else MODES:
-        depth = 8 if options.quick else 20
-        entries += measure(chosen(mode, options.quick), mode, depth, options.width, rounds, console)
-        suffix = "-quick" if options.quick else f"-width-{options.width}" if options.width != 1 else ""
-        write(f"training_step{suffix}", {"entries": entries})
+    rounds = options.rounds or (9 if options.quick else 25)
+    helper = subprocess.Popen([*sys.orig_argv, "--fill-cache"], stdout=subprocess.DEVNULL) if options.quick else None
+    name = "training_step-quick" if options.quick else "training_step"
+    entries = [] if options.quick else earlier(name)
+    line = None
+    for mode in [ASKED_FOR] if options.quick else options.mode or MODES:
+        depth = QUICK_DEPTH if options.quick else 20
+        kept = [each for each in entries if (each["mode"], each["width"]) != (mode, options.width)]
+        new = measure(chosen(mode, options.quick), mode, depth, options.width, rounds, console, helper)
+        entries = kept + new
+        write(name, {"entries": entries})
+        line = last_line(new) if mode == ASKED_FOR else None
     show(entries, console)
     if not HAS_BFLOAT16_KERNELS:
         console.print("This processor has no bfloat16 kernels: convolutions in bfloat16 mode used float32 kernels.")
-    print(last_line(entries))
+    if line is not None:
+        print(line)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pdqat.training import Run, TrainConfig, Trainer
 from pdqat.training.config import PRESETS, read_toml, resolve_config
 from pdqat.training.evaluation import evaluate
 from pdqat.training.files import load_checkpoint
+from pdqat.training.process import check_compiler, keep_freed_memory
 from pdqat.training.setup import Setup
 from pdqat.training.summary import constraint_entries
 
@@ -82,7 +83,10 @@ def _train(options: argparse.Namespace) -> None:
         if folder.exists():
             raise InputError(f"{folder} exists; give another --out, or continue that run with --resume {folder}")
         setup = Setup(config)
+        if config.compile and not config.compile_fallback:
+            check_compiler()  # before there is a folder
         run = Run.create(folder, config)
+    keep_freed_memory()
     trainer = Trainer(run, setup)
     console = Console()
     _say_left_alone(console, setup)

@@ -63,7 +63,8 @@ class Lagrangian(nn.Module):
     constraints   what to require; by default PDQAT with output and layer constraints
     gradient      "exact", or "straight-through": the output constraint also moves the weights through f^q
     norm          see NormGradient; networks prepared with `tied_norms` have no affine parameters of their own
-    layer_sample  in training, layer and channel distances are estimated on so large a random part of each batch
+    layer_sample  in training, layer and channel distances are estimated on so large a random part of each batch, but
+                  on no fewer than 16 samples
     """
 
     distance_sum: Tensor

@@ -34,6 +34,7 @@ def small() -> Callable[..., TrainConfig]:
         "output_tolerance": 0.3,
         "layer_distance": "relative",
         "layer_tolerance": 0.3,
+        "layer_sample": 1.0,
         "dual_rate": 0.5,
         "dual_slack": "running",
     }

@@ -37,7 +37,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "tolerances": {"stages.2.*": 0.11, "head": 0.0},
     "dual_rate": 0.3,
     "dual_rule": "nupi",
-    "layer_sample": 0.25,
+    "layer_sample": 0.5,
     "dual_damping": 0.5,
     "dual_nu": 0.9,
     "dual_every": 7,

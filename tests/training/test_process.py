@@ -31,6 +31,7 @@ def test_a_missing_compiler_is_named_in_one_sentence(tmp_path: Path) -> None:
     assert "torch.compile does not work here" in found.stderr
     assert "--compile-fallback" in found.stderr
     assert len(found.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_on_request_the_run_goes_on_without_it_and_says_so(tmp_path: Path) -> None:
@@ -40,7 +41,24 @@ def test_on_request_the_run_goes_on_without_it_and_says_so(tmp_path: Path) -> No
     assert (tmp_path / "run" / "summary.json").exists()
 
 
-def test_keeping_memory_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("takes", "expected"), [(2**40, [2**30]), (2**26, [2**30, 2**25])])
+def test_large_blocks_are_kept_as_far_as_the_library_allows(
+    monkeypatch: pytest.MonkeyPatch, takes: int, expected: list[int]
+) -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Library:
+        @staticmethod
+        def mallopt(option: int, value: int) -> int:
+            asked.append((option, value))
+            return int(value <= takes)
+
+    monkeypatch.setattr("ctypes.CDLL", lambda _: Library)
     keep_freed_memory()
+    assert [value for option, value in asked if option == -3] == expected
+    assert (-1, 2**31 - 1) in asked
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctypes.CDLL", lambda _: object())
     keep_freed_memory()

@@ -10,6 +10,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+from pdqat.layers.moments import shifted_moments
+
 VARIANCE_EPSILON = 1e-5  # as in batch norm
 
 
@@ -43,10 +45,9 @@ class Distance(StrEnum):
 
 
 def _variance(tensor: Tensor, over: list[int]) -> Tensor:
-    """From sums in one walk over the tensor, shifted by its first value for the sake of rounding."""
-    first = tensor.detach()[tuple(slice(0, 1) if dim in over else slice(None) for dim in range(tensor.dim()))]
-    shifted = tensor - first
-    return (shifted.square().mean(over) - shifted.mean(over).square()).clamp_min(0)
+    if torch.compiler.is_compiling():
+        return shifted_moments(tensor, over)[3]
+    return torch.var(tensor, over, correction=0)
 
 
 def precise(tensor: Tensor) -> Tensor:

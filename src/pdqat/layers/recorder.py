@@ -20,6 +20,9 @@ from torch import Tensor
 from pdqat.errors import InputError
 from pdqat.layers.distances import Distance, precise
 
+FEWEST_ROWS = 16
+"""A sample is not smaller: the relative distance divides by a variance, which few rows can't tell."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -55,7 +58,7 @@ class Recorder:
     def sampled(self, batch: Tensor) -> Tensor:
         """The random part of a batch that is compared: in one forward the same rows of all batches of one size."""
         size = len(batch)
-        count = max(1, round(self._part * size))
+        count = max(FEWEST_ROWS, round(self._part * size))
         if count >= size:
             return batch
         if size not in self._rows:

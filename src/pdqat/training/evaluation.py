@@ -29,7 +29,7 @@ def evaluate(
 ) -> Evaluation:
     """Measure in evaluation mode, and leave the objective in the mode it was in.
 
-    `compiled_terms` computes batches as large as the first one; a smaller last one is not worth compiling for.
+    `compiled_terms` computes all batches but a smaller last one, which is not worth compiling for.
     """
     training = objective.training
     objective.eval()

@@ -2,19 +2,19 @@
 
 import ctypes
 import os
+from pathlib import Path
 
 import torch
 
-from pdqat.data import default_folder
 from pdqat.errors import InputError
 
-COMPILED = "compiled"
-"""The folder, beside the fetched data sets, that keeps compiled code for later runs."""
+COMPILED = Path("~/.cache/pdqat/compiled")
+"""Keeps compiled code for later runs, unless TORCHINDUCTOR_CACHE_DIR names another folder."""
 
 
 def check_compiler() -> None:
     """Compile a line of code, or say in one sentence why that can't be done here."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(default_folder() / COMPILED))
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(COMPILED.expanduser()))
     try:
         torch.compile(_double, fullgraph=True)(torch.ones(8))
     except Exception as error:

@@ -15,7 +15,7 @@ from pdqat.lagrangian import Lagrangian
 from pdqat.training.config import Method, SlackSource, TrainConfig
 from pdqat.training.evaluation import Evaluation, evaluate
 from pdqat.training.files import load_checkpoint, save_checkpoint
-from pdqat.training.process import check_compiler, keep_freed_memory
+from pdqat.training.process import check_compiler
 from pdqat.training.run import Run
 from pdqat.training.setup import Setup
 from pdqat.training.summary import constraint_entries, summarize
@@ -50,9 +50,8 @@ class Trainer:
         if config.compile:
             self._try_compiler()
         compiled = config.compile and self.compile_problem is None
-        self.step_value = torch.compile(self.objective, dynamic=False) if compiled else self.objective
-        self.terms = torch.compile(self.objective.terms, dynamic=False) if compiled else None
-        keep_freed_memory()
+        self.step_value = torch.compile(self.objective, fullgraph=True, dynamic=False) if compiled else self.objective
+        self.terms = torch.compile(self.objective.terms, fullgraph=True, dynamic=False) if compiled else None
         self.epoch = 0
         self.seconds = 0.0
         self.best: dict[str, Any] = {"epoch": 0, "accuracy": -1.0}
