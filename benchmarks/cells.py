@@ -47,7 +47,7 @@ class Cells:
             jobs = [(cell, seed) for seed in range(options.seeds) for cell in self.variants]
             with ThreadPoolExecutor(options.jobs) as pool:
                 list(pool.map(lambda job: self._train(*job), jobs))
-        entries = self._finished(options.seeds)
+        entries = self._finished()
         if entries:
             machine = f"{platform.machine()}, one thread a cell"
             about = {"date": date.today().isoformat(), "machine": machine, "common": SHORT_TRAINING}
@@ -66,11 +66,12 @@ class Cells:
         start = ["--resume", str(path)] if path.exists() else options
         subprocess.run([sys.executable, "-m", "pdqat.cli", "train", *start], check=True)
 
-    def _finished(self, seeds: int) -> list[dict[str, Any]]:
+    def _finished(self) -> list[dict[str, Any]]:
         """One entry per finished cell and seed."""
         entries = []
         for cell in self.variants:
-            for seed in range(seeds):
+            seeds = (int(path.name.rpartition("-")[2]) for path in self._folder(cell, 0).parent.glob("*-[0-9]*"))
+            for seed in sorted(set(seeds)):
                 path = self._folder(cell, seed)
                 if (path / "summary.json").exists():
                     run = Run.open(path)

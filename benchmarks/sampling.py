@@ -1,7 +1,7 @@
 """Whether layer distances may be estimated on a part of each batch: accuracy and multipliers at 2 bits on CIFAR-10.
 
     python benchmarks/sampling.py --jobs 2 --seeds 3    trains what is missing below runs/sampling, prints the tables
-    python benchmarks/sampling.py --seeds 3 --table     prints the tables of what is finished
+    python benchmarks/sampling.py --table               prints the tables of what is finished
 
 The seeds are the same for both. Cells can be stopped and continued at any point. The numbers go to
 results/sampling.json.

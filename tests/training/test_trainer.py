@@ -347,5 +347,5 @@ def test_what_only_data_and_model_can_refuse_is_refused(small: Small, changes: d
 def test_a_compiled_run_has_the_numbers_of_an_eager_one(tmp_path: Path, small: Small, train: Train) -> None:
     eager, compiled = (train(tmp_path / str(how), small(compile=how)).metrics() for how in (False, True))
     for ours, theirs in zip(compiled, eager, strict=True):
-        assert ours["objective"] == pytest.approx(theirs["objective"], rel=1e-4)
-        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-4)
+        assert ours["objective"] == pytest.approx(theirs["objective"], rel=1e-3)
+        assert ours["loss"] == pytest.approx(theirs["loss"], rel=1e-3)
