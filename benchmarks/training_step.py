@@ -1,6 +1,6 @@
 """What a training step costs: PDQAT beside plain training, straight-through training and Brevitas.
 
-    python benchmarks/training_step.py              all modes, width 1; about half an hour on two cores
+    python benchmarks/training_step.py              all modes, width 1
     python benchmarks/training_step.py --quick      compiled bfloat16 only, with one block a stage instead of three
     python benchmarks/training_step.py --width 5    the paper's width
 
@@ -215,7 +215,8 @@ def main() -> None:
         new = measure(chosen(mode, options.quick), mode, depth, options.width, rounds, console, helper)
         entries = kept + new
         write(name, {"entries": entries})
-        line = last_line(new) if mode == ASKED_FOR else None
+        if mode == ASKED_FOR:
+            line = last_line(new)
     show(entries, console)
     if not HAS_BFLOAT16_KERNELS:
         console.print("This processor has no bfloat16 kernels: convolutions in bfloat16 mode used float32 kernels.")

@@ -1,6 +1,6 @@
 """Products and convolutions in bfloat16 on processors that have no kernels for it.
 
-There torch computes them by a slow general loop, an order of magnitude behind float32. The same numbers come from
+There torch computes them by a slow general loop. The same numbers come from
 float32 kernels: operands and result are rounded to bfloat16, sums are kept in float32, as bfloat16 units do it.
 """
 

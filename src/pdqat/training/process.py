@@ -32,8 +32,8 @@ def _double(tensor: torch.Tensor) -> torch.Tensor:
 def keep_freed_memory() -> None:
     """Let the C library keep freed memory for the next step, where it can be told so (glibc).
 
-    By default it hands large blocks back to the system, which gives them out again page by page, cleared: up to a tenth
-    of a training step on a CPU.
+    By default it hands large blocks back to the system after every step, which gives them out again page by page,
+    cleared.
     """
     trim_threshold, mmap_threshold = -1, -3  # their numbers in malloc.h
     try:
