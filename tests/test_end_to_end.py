@@ -6,19 +6,16 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
 
 from pdqat.cli import main
 from pdqat.data import default_folder
 from pdqat.data.cifar_files import find
 from pdqat.training import Run
-from pdqat.training.files import load_checkpoint
+from same_run import assert_same_run
 
 README = Path(__file__).parents[1] / "README.md"
 EPOCHS = 10
@@ -62,26 +59,6 @@ def stop(process: subprocess.Popen[str], folder: Path, epochs: int, delay: float
 def epochs_done(folder: Path) -> int:
     file = folder / "metrics.jsonl"
     return file.read_bytes().count(b"\n") if file.exists() else 0
-
-
-def differences(left: Any, right: Any, where: str = "") -> list[str]:
-    """Where two checkpoints differ, be it in one bit; how long training took is none of it."""
-    if isinstance(left, Mapping):
-        assert left.keys() == right.keys(), where
-        keys = [key for key in left if key != "seconds"]
-        return [found for key in keys for found in differences(left[key], right[key], f"{where}/{key}")]
-    if isinstance(left, list):
-        pairs = enumerate(zip(left, right, strict=True))
-        return [found for index, pair in pairs for found in differences(*pair, f"{where}/{index}")]
-    same = torch.equal(left, right) if isinstance(left, Tensor) else left == right
-    return [] if same else [where]
-
-
-def assert_same_run(left: Run, right: Run) -> None:
-    assert left.metrics_file.read_bytes() == right.metrics_file.read_bytes()
-    for name in ("best.pt", "last.pt"):
-        assert differences(load_checkpoint(left.path / name), load_checkpoint(right.path / name)) == []
-    assert {**left.summary(), "seconds": 0} == {**right.summary(), "seconds": 0}
 
 
 @pytest.fixture(scope="module")

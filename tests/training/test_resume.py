@@ -1,17 +1,17 @@
 """A run that was stopped anywhere and continued ends with the numbers of one that was not, bit for bit."""
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from pdqat.errors import InputError
 from pdqat.training import Run, TrainConfig
 from pdqat.training.files import load_checkpoint, save_checkpoint
+from same_run import assert_same_run
 
 Small = Callable[..., TrainConfig]
 Train = Callable[..., Run]
@@ -48,27 +48,6 @@ class Snapshots:
 
     def epoch(self, entry: dict[str, Any]) -> None:
         shutil.copytree(self._run, self._to / str(entry["epoch"]))
-
-
-def differences(left: Any, right: Any, where: str = "") -> list[str]:
-    """Where two checkpoints differ, be it in one bit; how long training took is none of it."""
-    if isinstance(left, Mapping):
-        if left.keys() != right.keys():
-            return [f"keys of {where}"]
-        keys = [key for key in left if key != "seconds"]
-        return [found for key in keys for found in differences(left[key], right[key], f"{where}/{key}")]
-    if isinstance(left, list | tuple):
-        pairs = enumerate(zip(left, right, strict=True))
-        return [found for index, pair in pairs for found in differences(*pair, f"{where}/{index}")]
-    same = torch.equal(left, right) and left.dtype == right.dtype if isinstance(left, Tensor) else left == right
-    return [] if same else [where]
-
-
-def assert_same_run(left: Run, right: Run) -> None:
-    assert left.metrics_file.read_bytes() == right.metrics_file.read_bytes()
-    for name in ("best.pt", "last.pt"):
-        assert differences(load_checkpoint(left.path / name), load_checkpoint(right.path / name)) == []
-    assert {**left.summary(), "seconds": 0} == {**right.summary(), "seconds": 0}
 
 
 VARIANTS: dict[str, dict[str, Any]] = {
