@@ -4,7 +4,7 @@
 
 CIFAR-10's training images from memory, shuffled, flipped, cropped and normalised in batches of 128, as training gets
 them; random pixels stand in for the real ones, which take the same time. Beside it, in the same rounds, a compiled
-plain training step on the width-1 network: the fastest consumer that the package has. Numbers go to
+plain training step on the width-1 network, faster than any that the package trains with. Numbers go to
 results/loader.json.
 """
 

@@ -38,11 +38,11 @@ def groups() -> dict[str, dict[str, Callable[[], Step]]]:
     """Per group what is measured; everything is compared with the first of its group."""
     threads = [count for count in (1, 2, 4, 8, 16) if count <= torch.get_num_threads()]
     return {
-        "plans": {str(count): functools.partial(layers, plans=count) for count in (1, 2, 3, 4)},
-        "depth": {str(depth): functools.partial(layers, depth=depth) for depth in (20, 32, 56)},
-        "batch size": {str(size): functools.partial(layers, size=size) for size in (32, 64, 128, 256)},
-        "threads": {str(count): functools.partial(lambda n: with_threads(n, layers()), count) for count in threads},
-        "constraint": {"layer": layers, "channel": functools.partial(layers, constraint=ChannelConstraint())},
+        "(ii), plans": {str(count): functools.partial(layers, plans=count) for count in (1, 2, 3, 4)},
+        "(ii), depth": {str(depth): functools.partial(layers, depth=depth) for depth in (20, 32, 56)},
+        "(ii), batch size": {str(size): functools.partial(layers, size=size) for size in (32, 64, 128, 256)},
+        "(ii), threads": {str(count): functools.partial(lambda n: with_threads(n, layers()), count) for count in threads},
+        "(ii), constraint": {"layer": layers, "channel": functools.partial(layers, constraint=ChannelConstraint())},
         "plain, depth": {
             str(depth): functools.partial(lambda d: training_step(plain(network(d)), compiled=False, amp=False), depth)
             for depth in (20, 32, 56)
@@ -59,8 +59,8 @@ def main() -> None:
         seconds = interleaved({name: make() for name, make in makers.items()}, ROUNDS)
         torch.set_num_threads(all_threads)
         first = next(iter(makers))
-        table = Table(title=f"(ii) by {group}: median [quartiles] of {ROUNDS} rounds")
-        for heading in (group, "seconds a step", f"times that of {first}"):
+        table = Table(title=f"{group}: median [quartiles] of {ROUNDS} rounds")
+        for heading in ("", "seconds a step", f"times that of {first}"):
             table.add_column(heading)
         results[group] = {}
         for name, values in seconds.items():

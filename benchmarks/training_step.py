@@ -21,7 +21,21 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from measure import RESULTS, Spread, Step, interleaved, machine, network, objective, plain, ratios, training_step, write
+from measure import (
+    RESULTS,
+    Spread,
+    Step,
+    commit,
+    interleaved,
+    machine,
+    network,
+    objective,
+    plain,
+    positive,
+    ratios,
+    training_step,
+    write,
+)
 from rich.console import Console
 from rich.table import Table
 from torch import nn
@@ -33,6 +47,7 @@ from pdqat.training.process import check_compiler, keep_freed_memory
 SAMPLE = 0.25
 FLOORS = {
     "plain": 3.0,
+    "full view": 3.0,
     "straight-through": 3.0,
     "(i)": 5.0,
     "(i) exact norms": 4.0,
@@ -75,6 +90,7 @@ def brevitas(model: nn.Module) -> nn.Module:
 
 VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "plain": plain,
+    "full view": lambda model: objective("full", model),
     "straight-through": lambda model: objective("ste", model),
     "(i)": lambda model: objective("i", model),
     "(i) exact norms": lambda model: objective("i", model, norm="exact"),
@@ -89,6 +105,10 @@ QUICK_DEPTH = 8
 """Compiling takes most of a quick run: this network has the layers of ResNet-20, one block a stage instead of three."""
 
 
+HELPED = ["(ii)", "(ii) sampled"]
+"""Of a quick run the variants that other processes compile meanwhile, for the cache."""
+
+
 def has_brevitas() -> bool:
     try:
         import brevitas.nn  # noqa: F401
@@ -99,7 +119,7 @@ def has_brevitas() -> bool:
 
 def chosen(mode: str, quick: bool) -> list[str]:
     """The variants to measure in a mode; Brevitas in bfloat16 only where torch has kernels for it."""
-    names = ["plain", "(i)", "(ii)", "(ii) sampled"] if quick else list(VARIANTS)[:6]
+    names = ["plain", "(i)", *HELPED] if quick else [name for name in VARIANTS if "Brevitas" not in name]
     if not has_brevitas():
         return names
     own_mode = not quick and (HAS_BFLOAT16_KERNELS or "float32" in mode)
@@ -107,15 +127,22 @@ def chosen(mode: str, quick: bool) -> list[str]:
     return names + ["Brevitas"] * own_mode + ["Brevitas, eager"] * as_it_comes
 
 
+def uses_bfloat16(variant: str, mode: str) -> bool:
+    """Brevitas' convolutions would be many times slower in bfloat16 where there are no kernels: it gets float32."""
+    return "bfloat16" in mode and (HAS_BFLOAT16_KERNELS or not variant.startswith("Brevitas"))
+
+
+def is_compiled(variant: str, mode: str) -> bool:
+    return "compiled" in mode and variant != "Brevitas, eager"
+
+
 def made(variant: str, mode: str, depth: int, width: int, console: Console) -> Step:
     """A step that is warm: compiled, and past the steps for which Brevitas collects statistics."""
     loss = VARIANTS[variant](network(depth, width))
-    eager = variant == "Brevitas, eager"
-    if loss_is_brevitas := variant.startswith("Brevitas"):
+    if variant.startswith("Brevitas"):
         for _ in range(STATISTICS_STEPS + 1):
             loss(torch.randn(8, 3, 32, 32), torch.zeros(8, dtype=torch.long))
-    amp = "bfloat16" in mode and (HAS_BFLOAT16_KERNELS or not loss_is_brevitas)
-    step = training_step(loss, compiled="compiled" in mode and not eager, amp=amp)
+    step = training_step(loss, compiled=is_compiled(variant, mode), amp=uses_bfloat16(variant, mode))
     started = time.perf_counter()
     step()
     console.print(f"  {variant}: first step {time.perf_counter() - started:.0f} s")
@@ -129,26 +156,30 @@ def measure(
     width: int,
     rounds: int,
     console: Console,
-    helper: "subprocess.Popen[bytes] | None",
+    helpers: "dict[str, subprocess.Popen[bytes]]",
 ) -> list[dict[str, Any]]:
-    """Times in one mode; `helper` compiles (ii) and its sampled form for the cache meanwhile."""
+    """Times in one mode; a variant that a helper compiles for the cache is made when the helper is done."""
     console.print(f"{mode}, depth {depth}, width {width}")
     torch.compiler.reset()
     steps = {}
     for name in variants:
-        if helper is not None and name == "(ii)":
-            helper.wait()
+        if name in helpers and helpers[name].wait() != 0:
+            raise SystemExit(f"the helper that compiles {name} failed with exit code {helpers[name].returncode}")
         steps[name] = made(name, mode, depth, width, console)
     seconds = interleaved(steps, rounds)
     return [
         {
             "date": machine()["date"],
+            "commit": commit(),
             "mode": mode,
+            "compiled": is_compiled(name, mode),
+            "autocast": uses_bfloat16(name, mode),
             "width": width,
             "depth": depth,
             "variant": name,
             "images_per_second": 128 / Spread.of(seconds[name]).median,
             "ratio": vars(ratios(seconds, name, "plain")),
+            "to_sampled": vars(ratios(seconds, name, "(ii) sampled")),
             "floor": FLOORS[name] / 3,
             "seconds": seconds[name],
         }
@@ -168,23 +199,21 @@ def earlier(name: str) -> list[dict[str, Any]]:
 
 def show(entries: list[dict[str, Any]], console: Console) -> None:
     table = Table(title="batch 128, 2 bits; ratio to plain training in the same mode: median [quartiles]")
-    for heading in ("width", "mode", "variant", "images/s", "ratio", "floor", "n"):
+    for heading in ("depth", "width", "mode", "variant", "images/s", "ratio", "floor", "n"):
         table.add_column(heading)
     for entry in entries:
         ratio = Spread(**entry["ratio"])
         speed, floor = f"{entry['images_per_second']:.0f}", f"{entry['floor']:.2f}"
-        table.add_row(str(entry["width"]), entry["mode"], entry["variant"], speed, str(ratio), floor, str(ratio.n))
+        size = str(entry["depth"]), str(entry["width"])
+        table.add_row(*size, entry["mode"], entry["variant"], speed, str(ratio), floor, str(ratio.n))
     console.print(table)
 
 
 def last_line(entries: list[dict[str, Any]]) -> str:
-    """Ratios of compiled bfloat16; `brevitas` is the speed of sampled (ii) over Brevitas as it comes, uncompiled."""
+    """Ratios of compiled bfloat16; `brevitas` is the speed of sampled (ii) over Brevitas as it comes, eager float32."""
     found = {entry["variant"]: entry for entry in entries if entry["mode"] == ASKED_FOR}
     i, ii, sampled = (f"{found[name]['ratio']['median']:.2f}" for name in ("(i)", "(ii)", "(ii) sampled"))
-    peer = "not-installed"
-    if "Brevitas, eager" in found:
-        speeds = [found[name]["images_per_second"] for name in ("(ii) sampled", "Brevitas, eager")]
-        peer = f"{speeds[0] / speeds[1]:.2f}"
+    peer = f"{found['Brevitas, eager']['to_sampled']['median']:.2f}" if "Brevitas, eager" in found else "not-installed"
     return f"ratios: i={i} ii={ii} sampled={sampled} brevitas={peer}"
 
 
@@ -192,27 +221,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only what the last line needs, in under five minutes")
     parser.add_argument("--mode", choices=MODES, action="append", help="only this mode; may be given several times")
-    parser.add_argument("--width", type=int, default=1)
-    parser.add_argument("--rounds", type=int, help="turns of each variant; 25, or 9 with --quick")
-    parser.add_argument("--fill-cache", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--width", type=positive, default=1)
+    parser.add_argument("--rounds", type=positive, help="turns of each variant; 25, or 9 with --quick")
+    parser.add_argument("--fill-cache", choices=HELPED, help=argparse.SUPPRESS)
     options = parser.parse_args()
     console = Console(width=120)
     check_compiler()
     keep_freed_memory()
     if options.fill_cache:
-        for name in chosen(ASKED_FOR, quick=True)[2:4]:
-            made(name, ASKED_FOR, QUICK_DEPTH, options.width, console)
+        made(options.fill_cache, ASKED_FOR, QUICK_DEPTH, options.width, console)
         return
     console.print(machine())
     rounds = options.rounds or (9 if options.quick else 25)
-    helper = subprocess.Popen([*sys.orig_argv, "--fill-cache"], stdout=subprocess.DEVNULL) if options.quick else None
+    helpers = {
+        name: subprocess.Popen([*sys.orig_argv, "--fill-cache", name], stdout=subprocess.DEVNULL)
+        for name in HELPED * options.quick
+    }
     name = "training_step-quick" if options.quick else "training_step"
     entries = [] if options.quick else earlier(name)
     line = None
     for mode in [ASKED_FOR] if options.quick else options.mode or MODES:
         depth = QUICK_DEPTH if options.quick else 20
         kept = [each for each in entries if (each["mode"], each["width"]) != (mode, options.width)]
-        new = measure(chosen(mode, options.quick), mode, depth, options.width, rounds, console, helper)
+        new = measure(chosen(mode, options.quick), mode, depth, options.width, rounds, console, helpers)
         entries = kept + new
         write(name, {"entries": entries})
         if mode == ASKED_FOR:

@@ -46,7 +46,8 @@ class Distance(StrEnum):
 
 def _variance(tensor: Tensor, over: list[int]) -> Tensor:
     if torch.compiler.is_compiling():
-        return shifted_moments(tensor, over)[3]
+        first = tensor.detach()[tuple(slice(0, 1) if dim in over else slice(None) for dim in range(tensor.dim()))]
+        return shifted_moments(tensor, first, over)[2]
     return torch.var(tensor, over, correction=0)
 
 

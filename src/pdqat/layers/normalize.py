@@ -11,6 +11,9 @@ from pdqat.layers.moments import shifted_moments
 def normalize(norm: _BatchNorm, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
     """`norm.forward(input)`, past hooks; in a compiled training step by sums, equal up to rounding.
 
+    The sums are shifted by the running mean: until it has followed a mean that lies r standard deviations from it, the
+    variance is known to about r^2 roundings of float32.
+
     What is unusual is left to torch: statistics that are frozen or averaged over all batches, one value a channel.
     """
     by_sums = (
@@ -30,7 +33,9 @@ def _by_sums(norm: _BatchNorm, input: Tensor) -> Tensor:  # noqa: A002
     norm._check_input_dim(input)  # type: ignore[no-untyped-call]
     shape = [1, -1] + [1] * (input.dim() - 2)
     others = [dim for dim in range(input.dim()) if dim != 1]
-    shift, shifted, mean, variance = shifted_moments(precise(input), others)
+    assert norm.running_mean is not None
+    shift = norm.running_mean.clone()
+    shifted, mean, variance = shifted_moments(precise(input), shift.view(shape), others)
     slope = torch.rsqrt(variance + norm.eps)
     if norm.weight is not None:
         slope = slope * norm.weight
@@ -38,7 +43,7 @@ def _by_sums(norm: _BatchNorm, input: Tensor) -> Tensor:  # noqa: A002
     output = shifted * slope.view(shape) + offset.view(shape)
     with torch.no_grad():
         count = input.numel() / input.shape[1]
-        seen = ((norm.running_mean, mean + shift.flatten()), (norm.running_var, variance * (count / (count - 1))))
+        seen = ((norm.running_mean, mean + shift), (norm.running_var, variance * (count / (count - 1))))
         for running, value in seen:
             assert running is not None
             assert norm.momentum is not None
