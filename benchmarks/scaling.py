@@ -41,7 +41,7 @@ def groups() -> dict[str, dict[str, Callable[[], Step]]]:
         "(ii), plans": {str(count): functools.partial(layers, plans=count) for count in (1, 2, 3, 4)},
         "(ii), depth": {str(depth): functools.partial(layers, depth=depth) for depth in (20, 32, 56)},
         "(ii), batch size": {str(size): functools.partial(layers, size=size) for size in (32, 64, 128, 256)},
-        "(ii), threads": {str(count): functools.partial(lambda n: with_threads(n, layers()), count) for count in threads},
+        "(ii), threads": {str(n): functools.partial(lambda n: with_threads(n, layers()), n) for n in threads},
         "(ii), constraint": {"layer": layers, "channel": functools.partial(layers, constraint=ChannelConstraint())},
         "plain, depth": {
             str(depth): functools.partial(lambda d: training_step(plain(network(d)), compiled=False, amp=False), depth)

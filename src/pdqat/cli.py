@@ -1,4 +1,4 @@
-"""The command line: pdqat train, eval, show and data."""
+"""The command line: pdqat train, eval, show, paper and data."""
 
 import argparse
 import dataclasses
@@ -17,6 +17,7 @@ from rich.console import Console
 import pdqat
 from pdqat import data
 from pdqat.errors import InputError
+from pdqat.paper.command import add_commands as add_paper_commands
 from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
 from pdqat.training import Run, TrainConfig, Trainer
 from pdqat.training.config import PRESETS, read_toml, resolve_config
@@ -87,13 +88,14 @@ def _train(options: argparse.Namespace) -> None:
             check_compiler()  # before there is a folder
         run = Run.create(folder, config)
     keep_freed_memory()
-    trainer = Trainer(run, setup)
     console = Console()
-    _say_left_alone(console, setup)
-    if trainer.compile_problem is not None:
-        console.print(f"Training without --compile: {trainer.compile_problem}", markup=False)
-    with TrainingProgress(console) as progress:
-        summary = trainer.train(progress)
+    with run.locked():
+        trainer = Trainer(run, setup)
+        _say_left_alone(console, setup)
+        if trainer.compile_problem is not None:
+            console.print(f"Training without --compile: {trainer.compile_problem}", markup=False)
+        with TrainingProgress(console) as progress:
+            summary = trainer.train(progress)
     show_summary(console, summary, str(run.path))
 
 
@@ -177,6 +179,8 @@ def _parser() -> argparse.ArgumentParser:
     show.set_defaults(command=_show)
     show.add_argument("run", type=Path, metavar="RUN", help="run folder")
     show.add_argument("--json", action="store_true", help="print the summary as JSON")
+
+    add_paper_commands(commands)
 
     fetch = commands.add_parser("data", help="fetch and verify a data set")
     fetch.set_defaults(command=_data)

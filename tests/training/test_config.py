@@ -7,8 +7,8 @@ import pytest
 
 from pdqat.errors import InputError
 from pdqat.training import TrainConfig
-from pdqat.training.config import PRESETS, read_toml, resolve_config, to_toml
-from pdqat.training.trainer import learning_rate
+from pdqat.training.config import PRESETS, Schedule, read_toml, resolve_config, to_toml
+from pdqat.training.schedule import learning_rate
 
 KEYS = [each.name for each in dataclasses.fields(TrainConfig)]
 
@@ -46,6 +46,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "epochs": 17,
     "batch_size": 33,
     "lr": 1 / 3,
+    "schedule": "one-cycle",
     "milestones": [0.3, 0.6],
     "decay": 0.5,
     "patience": 4,
@@ -284,6 +285,15 @@ def test_in_shorter_runs_milestones_round_to_whole_epochs(epochs: int, steps_at:
     rates = [learning_rate(config, epoch) for epoch in range(epochs)]
     assert [epoch for epoch in range(1, epochs) if rates[epoch] < rates[epoch - 1]] == steps_at
     assert rates[0] == config.lr
+
+
+def test_one_cycle_goes_up_in_a_line_and_down_in_a_cosine_to_nothing() -> None:
+    config = TrainConfig(epochs=10, lr=0.02, schedule=Schedule.ONE_CYCLE)
+    assert [learning_rate(config, epoch) for epoch in (0, 1, 2, 6, 10)] == pytest.approx([0.002, 0.011, 0.02, 0.01, 0])
+    rates = [learning_rate(config, step / 100) for step in range(1001)]
+    assert rates.index(max(rates)) == 200
+    assert rates[:201] == sorted(rates[:201])
+    assert rates[200:] == sorted(rates[200:], reverse=True)
 
 
 def test_table_1s_tolerance_goes_by_the_plan_not_by_how_it_is_written() -> None:

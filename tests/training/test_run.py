@@ -111,3 +111,12 @@ def test_a_configuration_that_was_edited_badly_is_refused(tmp_path: Path) -> Non
     run.config_file.write_text("epochs = 0\n")
     with pytest.raises(InputError, match="epochs must be a number from 1 upwards, not 0"):
         run.config()
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", TrainConfig())
+    trained_elsewhere = pytest.raises(InputError, match="is being trained by another process")
+    with run.locked(), trained_elsewhere, Run.open(run.path).locked():
+        pass
+    with run.locked():
+        pass

@@ -291,7 +291,7 @@ def test_the_summary_counts_and_names(tmp_path: Path, small: Small, train: Train
     summary = train(tmp_path / "run", config).summary()
     assert list(summary) == [
         *("method", "epochs", "chosen_epoch", "accuracy", "constraints", "plans", "left_alone", "parameters"),
-        *("seconds", "versions"),
+        *("seconds", "compiled", "versions"),
     ]
     assert summary["parameters"] == 19_810, "of the plain model, whatever the plans add"
     assert summary["plans"]["w4a8"]["stages.1.0.conv0"] == "w4a8"
@@ -303,6 +303,7 @@ def test_the_summary_counts_and_names(tmp_path: Path, small: Small, train: Train
     }
     assert summary["versions"].keys() == {"pdqat", "torch", "python"}
     assert summary["seconds"] > 0
+    assert summary["compiled"] is False
 
 
 def test_tolerances_are_by_name_then_pattern_then_the_layers_then_bits(

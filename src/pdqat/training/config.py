@@ -54,6 +54,13 @@ class NormChoice(StrEnum):
     TIED = "tied"
 
 
+class Schedule(StrEnum):
+    """How the learning rate goes: see `schedule`."""
+
+    STEPS = "steps"
+    ONE_CYCLE = "one-cycle"
+
+
 class SlackSource(StrEnum):
     """Where the slacks of a dual step come from."""
 
@@ -166,9 +173,10 @@ class TrainConfig:
 
     epochs: int = _option(100, "passes over the training images", _at_least(1))
     batch_size: int = _option(128, "images a step", _at_least(2))
-    lr: float = _option(1e-3, "initial learning rate of Adam", _above_zero)
+    lr: float = _option(1e-3, "learning rate of Adam: the initial one, or the highest of one-cycle", _above_zero)
+    schedule: Schedule = _option(Schedule.STEPS, "decay at milestones, or one-cycle: up in a line, down in a cosine")
     milestones: list[float] = _option(
-        [0.5, 0.75, 0.9], "parts of the epochs after which the rate is decayed", _between(0, 1)
+        [0.5, 0.75, 0.9], "parts of the epochs after which the rate is decayed, for schedule steps", _between(0, 1)
     )
     decay: float = _option(0.1, "factor on the learning rate at a milestone", _above_zero)
     patience: int = _option(

@@ -1,12 +1,23 @@
 """Run: the folder of a training run, from which every later command starts. Its format is in docs/run-folder.md."""
 
 import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
+
+if sys.platform != "win32":
+    import fcntl
 
 from pdqat.errors import InputError
 from pdqat.training.config import TrainConfig, read_toml, resolve_config, to_toml
 from pdqat.training.files import write_atomically
+
+
+class BusyError(InputError):
+    """Another process trains the run."""
 
 
 class Run:
@@ -30,7 +41,7 @@ class Run:
         except OSError as error:
             raise InputError(f"can't make the run folder {path}: {error.strerror or error}") from error
         run = cls(path)
-        write_atomically(run.config_file, to_toml(config).encode())
+        run.write_config(config)
         return run
 
     @classmethod
@@ -41,9 +52,29 @@ class Run:
             raise InputError(f"{path} is not a run folder: it has no config.toml")
         return run
 
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes from training this run. A process that is killed lets go by itself."""
+        if sys.platform == "win32":  # which has no such locks: two processes on one folder are not noticed
+            yield
+            return
+        file = os.open(self.path / ".lock", os.O_RDWR | os.O_CREAT)
+        try:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BusyError(f"the run {self.path} is being trained by another process") from None
+            yield
+        finally:
+            os.close(file)
+
     def config(self) -> TrainConfig:
         """The resolved configuration."""
         return resolve_config(None, read_toml(self.config_file), {})
+
+    def write_config(self, config: TrainConfig) -> None:
+        """The first thing a run writes."""
+        write_atomically(self.config_file, to_toml(config).encode())
 
     def metrics(self) -> list[dict[str, Any]]:
         """One entry an epoch."""

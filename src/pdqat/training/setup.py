@@ -73,6 +73,10 @@ class Setup:
         chosen = torch.randperm(len(self._training), generator=generator)[:count]
         return self._batches(self._training[chosen])
 
+    def training_images(self, count: int) -> Batches:
+        """The first training images, without augmentation."""
+        return self._batches(self._training[:count])
+
     def validation_batches(self) -> Batches:
         """The held-out part of the training images."""
         return self._batches(self._validation)

@@ -40,7 +40,7 @@ def constraint_entries(objective: Objective, distances: Tensor) -> list[dict[str
     return entries
 
 
-def summarize(setup: Setup, chosen_epoch: int, epochs: int, seconds: float) -> dict[str, Any]:
+def summarize(setup: Setup, chosen_epoch: int, epochs: int, seconds: float, compiled: bool) -> dict[str, Any]:
     """Measure the chosen model on validation and test images; nothing else looks at the test images."""
     validation = evaluate(setup.objective, setup.validation_batches())
     test = evaluate(setup.objective, setup.test_batches())
@@ -58,6 +58,7 @@ def summarize(setup: Setup, chosen_epoch: int, epochs: int, seconds: float) -> d
         "left_alone": setup.net.left_alone,
         "parameters": sum(parameter.numel() for parameter in own),
         "seconds": round(seconds, 3),
+        "compiled": compiled,
         "versions": {"pdqat": pdqat.__version__, "torch": torch.__version__, "python": platform.python_version()},
     }
 

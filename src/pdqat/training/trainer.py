@@ -12,11 +12,12 @@ from torch import Tensor
 
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
-from pdqat.training.config import Method, SlackSource, TrainConfig
+from pdqat.training.config import Method, SlackSource
 from pdqat.training.evaluation import Evaluation, evaluate
 from pdqat.training.files import load_checkpoint, save_checkpoint
 from pdqat.training.process import check_compiler
 from pdqat.training.run import Run
+from pdqat.training.schedule import learning_rate
 from pdqat.training.setup import Setup
 from pdqat.training.summary import constraint_entries, summarize
 
@@ -70,7 +71,7 @@ class Trainer:
             watcher.epoch(entry)
         best = load_checkpoint(self.run.best)
         self.setup.load(best, self.run.best)
-        summary = summarize(self.setup, best["epoch"], self.epoch, self.seconds)
+        summary = summarize(self.setup, best["epoch"], self.epoch, self.seconds, self.terms is not None)
         self.run.write_summary(summary)
         return summary
 
@@ -86,12 +87,11 @@ class Trainer:
         config = self.config
         torch.manual_seed(self.setup.epoch_seed(self.epoch))
         batches = self.setup.training_batches(self.epoch)
-        rate = learning_rate(config, self.epoch)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         self.objective.train()
         values: list[Tensor] = []
         for step, (inputs, target) in enumerate(batches, start=1):
+            for group in self.optimizer.param_groups:
+                group["lr"] = learning_rate(config, self.epoch + (step - 1) / len(batches))
             self.optimizer.zero_grad()
             with torch.autocast(inputs.device.type, torch.bfloat16, enabled=config.amp):
                 value = self.step_value(inputs, target)
@@ -109,7 +109,7 @@ class Trainer:
         self._check_finite(measured)
         return {
             "epoch": self.epoch,
-            "lr": rate,
+            "lr": learning_rate(config, self.epoch - 1),
             "objective": self._mean(values),
             "loss": measured.loss,
             "accuracy": measured.accuracy,
@@ -194,9 +194,3 @@ class Trainer:
                 f"but {self.run.last} holds the state after epoch {self.epoch}"
             )
         load_checkpoint(self.run.best)  # needed at the end: say now if it is lost
-
-
-def learning_rate(config: TrainConfig, epoch: int) -> float:
-    """The initial rate, decayed once for every milestone that is behind this epoch (counted from 0)."""
-    passed = sum(epoch >= max(1, round(part * config.epochs)) for part in config.milestones)
-    return float(config.lr * config.decay**passed)

@@ -1,0 +1,203 @@
+"""The paper's tables and figures as functions of the numbers that finished cells found."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from matplotlib.figure import Figure
+
+from pdqat.paper import figures, published
+from pdqat.paper.results import Entry, percent
+from pdqat.paper.statistics import LAST_EPOCHS, Difference, Stationarity, rank_correlation
+from pdqat.paper.suites import FIGURE_1_BITS, FIGURE_1_TOLERANCE
+from pdqat.paper.tables import Grid
+from pdqat.training.config import Method
+
+HEADINGS = {Method.STE: "baseline", Method.PDQAT_OUTPUT: "(i)", Method.PDQAT_LAYERS: "(ii)"}
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """What a suite shows."""
+
+    tables: list[Grid]
+    figures: dict[str, Figure] = field(default_factory=dict)
+    """By what is added to the file's name."""
+
+
+def _of(method: Method, bits: int, tolerance: float | None = None) -> Callable[[Entry], bool]:
+    return lambda entry: (
+        entry["method"] == method
+        and entry["bits"] == bits
+        and (tolerance is None or entry["tolerance"] == tolerance)
+        and entry["kept"] is None
+    )
+
+
+def table1(found: Sequence[Entry]) -> Artefact:
+    """Test accuracy of the low-precision model by bits and method, ours beside the paper's; and what is significant."""
+    full = percent(found, "test_accuracy_full", _of(Method.FULL, 32))
+    paper_full = "{:.2f} ± {:.2f}".format(*published.TABLE_1[32, Method.FULL])
+    rows = [("32", str(full), paper_full, *[""] * 4)]
+    for bits in (8, 4, 2, 1):
+        row = [str(bits)]
+        for method in HEADINGS:
+            row.append(str(percent(found, "test_accuracy_low", _of(method, bits))))
+            row.append("{:.2f} ± {:.2f}".format(*published.TABLE_1[bits, method]))
+        rows.append(tuple(row))
+    headings = ("bits", *(text for name in HEADINGS.values() for text in (name, "paper")))
+    title = "Table 1: test accuracy in low precision, mean ± standard deviation over seeds"
+    return Artefact([Grid(title, headings, tuple(rows)), _significance(found)])
+
+
+def _significance(found: Sequence[Entry]) -> Grid:
+    rows = []
+    for bits in (8, 4, 2, 1):
+        by_seed = {
+            method: {entry["seed"]: 100 * entry["test_accuracy_low"] for entry in found if _of(method, bits)(entry)}
+            for method in HEADINGS
+        }
+        row = [str(bits)]
+        for better, other in (
+            (Method.PDQAT_OUTPUT, Method.STE),
+            (Method.PDQAT_LAYERS, Method.STE),
+            (Method.PDQAT_LAYERS, Method.PDQAT_OUTPUT),
+        ):
+            seeds = sorted(set(by_seed[better]) & set(by_seed[other]))
+            difference = Difference.of([(by_seed[better][seed], by_seed[other][seed]) for seed in seeds])
+            alone = f"{by_seed[better][seeds[0]] - by_seed[other][seeds[0]]:+.2f}, n = 1" if len(seeds) == 1 else "-"
+            row.append(alone if difference is None else str(difference))
+        rows.append(tuple(row))
+    title = "Differences in points over the same seeds, with 95 % intervals of Student's t for pairs"
+    return Grid(title, ("bits", "(i) - baseline", "(ii) - baseline", "(ii) - (i)"), tuple(rows))
+
+
+def ablation_output(found: Sequence[Entry]) -> Artefact:
+    """Test accuracy of (i) by output tolerance."""
+    return _ablation(found, Method.PDQAT_OUTPUT, published.OUTPUT_ABLATION, "output")
+
+
+def ablation_layer(found: Sequence[Entry]) -> Artefact:
+    """Test accuracy of (ii) by layer tolerance."""
+    return _ablation(found, Method.PDQAT_LAYERS, published.LAYER_ABLATION, "layer")
+
+
+def _ablation(
+    found: Sequence[Entry], method: Method, numbers: dict[tuple[int, float], float], of_what: str
+) -> Artefact:
+    rows = []
+    for (bits, tolerance), theirs in numbers.items():
+        where = _of(method, bits, tolerance)
+        of_this = [entry for entry in found if where(entry)]
+        met = ", ".join(f"{entry['constraints_met']} of {entry['constraints']}" for entry in of_this)
+        ours = str(percent(found, "test_accuracy_low", where))
+        rows.append((str(bits), f"{tolerance:g}", ours, f"{theirs:.2f}", met or "-"))
+    title = f"Tightness of the {of_what} constraint: test accuracy in low precision"
+    headings = ("bits", f"{of_what} tolerance", "ours", "paper", "constraints met, by seed")
+    return Artefact([Grid(title, headings, tuple(rows))])
+
+
+def figure1(found: Sequence[Entry]) -> Artefact:
+    """Layer distances with and without layer constraints; what layers of large and small multipliers are worth."""
+    with_layers = [entry for entry in found if _of(Method.PDQAT_LAYERS, FIGURE_1_BITS, FIGURE_1_TOLERANCE)(entry)]
+    without = [entry for entry in found if _of(Method.PDQAT_OUTPUT, FIGURE_1_BITS)(entry)]
+    kept = [entry for entry in found if entry["kept"] is not None]
+    tables, drawn = [], {}
+    if with_layers and without:
+        before, after = _mean_distances(without), _mean_distances(with_layers)
+        tables.append(_distances(before, after))
+        drawn["a"] = figures.distances(before, after, FIGURE_1_TOLERANCE)
+    if kept:
+        tables.append(_kept(kept))
+        drawn["b"] = figures.by_sum(kept)
+        drawn["c"] = figures.by_number(kept)
+    return Artefact(tables, drawn)
+
+
+def _mean_distances(found: Sequence[Entry]) -> dict[str, float]:
+    """Over seeds."""
+    layers = found[0]["layer_distances"]["squared"]
+    return {layer: sum(each["layer_distances"]["squared"][layer] for each in found) / len(found) for layer in layers}
+
+
+def _distances(without: dict[str, float], with_layers: dict[str, float]) -> Grid:
+    rows = []
+    for layer, before in without.items():
+        after = with_layers[layer]
+        theirs = (
+            "{:.3f} -> {:.3f}".format(*published.LAYER_DISTANCES[layer]) if layer in published.LAYER_DISTANCES else ""
+        )
+        rows.append((layer, f"{before:.4f}", f"{after:.4f}", f"{before / after:.1f}" if after else "-", theirs))
+    headings = ("layer", "output only", "output and layers", "times smaller", "paper")
+    return Grid("Figure 1a: mean squared error of layers at 1 bit", headings, tuple(rows))
+
+
+def _kept(kept: Sequence[Entry]) -> Grid:
+    rows = []
+    for (count, largest), (total, train, test) in sorted(published.KEPT_LAYERS.items()):
+        of_this = [entry for entry in kept if len(entry["kept"]) == count and entry["kept_largest"] is largest]
+        if of_this:
+            sums = [sum(entry["kept"].values()) for entry in of_this]
+            accuracies = [percent(of_this, key, lambda _: True) for key in ("train_accuracy_low", "test_accuracy_low")]
+            choice = "largest" if largest else "smallest"
+            ours = [f"{sum(sums) / len(sums):.3f}", *map(str, accuracies)]
+            rows.append((str(count), choice, *ours, f"{total:.3f}", f"{train:.1f}", f"{test:.1f}"))
+    headings = ("layers kept", "multipliers", "their sum", "train", "test", "paper: sum", "train", "test")
+    return Grid(
+        "Figures 1b and 1c: accuracy at 1 bit with layers kept in full precision, retrained", headings, tuple(rows)
+    )
+
+
+def duals(found: Sequence[Entry]) -> Artefact:
+    """The multipliers' way through training, and how settled they are."""
+    return Artefact([_settled(found, None)], {"": figures.multipliers(found[0])} if found else {})
+
+
+def settling(found: Sequence[Entry]) -> Artefact:
+    """Which rule and rate lets multipliers settle, and what becomes of their ranking and of accuracy."""
+    first = {entry["seed"]: entry for entry in found if entry["variant"] == "relative"}
+    return Artefact([_settled(found, first)])
+
+
+def _settled(found: Sequence[Entry], first: dict[int, Entry] | None) -> Grid:
+    rows = []
+    for entry in found:
+        stationarity = Stationarity.of(entry)
+        row = [
+            entry["variant"] or entry["cell"],
+            str(entry["seed"]),
+            f"{stationarity.change:.2f}",
+            f"{stationarity.residual:.3f}",
+            f"{stationarity.worst_slack:+.3f}",
+            f"{100 * entry['test_accuracy_low']:.2f}",
+        ]
+        if first is not None:
+            row.append(f"{rank_correlation(first[entry['seed']], entry):.2f}" if entry["seed"] in first else "-")
+        rows.append(tuple(row))
+    headings = ["cell", "seed", f"change in {LAST_EPOCHS} epochs", "residual", "worst slack", "test, low"]
+    headings += ["rank correlation with the first"] if first is not None else []
+    return Grid("How settled the layer multipliers are at the end", tuple(headings), tuple(rows))
+
+
+def by_variant(found: Sequence[Entry]) -> Artefact:
+    """Accuracy of each variant."""
+    names = dict.fromkeys((entry["method"], entry["variant"]) for entry in found)
+    rows = []
+    for method, variant in names:
+        of_this = [entry for entry in found if (entry["method"], entry["variant"]) == (method, variant)]
+        views = tuple(f"{part}_accuracy_{view}" for view in ("low", "full") for part in ("validation", "test"))
+        numbers = [str(percent(of_this, key, lambda _: True)) for key in views]
+        rows.append((f"{method} {variant}", *numbers))
+    headings = ("variant", "validation, low", "test, low", "validation, full", "test, full")
+    return Artefact([Grid("Accuracy, mean ± standard deviation over seeds", headings, tuple(rows))])
+
+
+ARTEFACTS: dict[str, Callable[[Sequence[Entry]], Artefact]] = {
+    "table1": table1,
+    "ablation-output": ablation_output,
+    "ablation-layer": ablation_layer,
+    "figure1": figure1,
+    "duals": duals,
+    "schedule": by_variant,
+    "gap": by_variant,
+    "settling": settling,
+}

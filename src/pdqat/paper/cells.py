@@ -1,0 +1,111 @@
+"""Cell: one training run of a suite, known by what it trains."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pdqat.errors import InputError
+from pdqat.paper.protocols import Protocol
+from pdqat.training import Run, TrainConfig
+from pdqat.training.config import Method, resolve_config
+
+FULL_PRECISION_BITS = 32
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Layers that stay in full precision: those with the largest or smallest multipliers at the end of another cell."""
+
+    base: "Cell"
+    count: int
+    largest: bool
+
+    def multipliers(self, folder: Path) -> dict[str, float]:
+        """Of the chosen layers; the base cell has to be finished."""
+        run = self.base.run(folder)
+        try:
+            last = run.metrics()[-1]["constraints"]
+            found = {str(each["where"]): float(each["multiplier"]) for each in last if each["kind"] == "layer"}
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{run.metrics_file} is damaged: it holds no multipliers of layers") from error
+        return dict(sorted(found.items(), key=lambda pair: pair[1], reverse=self.largest)[: self.count])
+
+    def __str__(self) -> str:
+        return f"{self.count}-{'largest' if self.largest else 'smallest'}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is trained, under a protocol."""
+
+    method: Method
+    bits: int
+    seed: int
+    tolerance: float | None = None
+    """Of the output for `pdqat-output`, of layers for `pdqat-layers`."""
+    output_tolerance: float | None = None
+    """Of the output for `pdqat-layers`."""
+    kept: Kept | None = None
+    variant: str = ""
+    """A name for what `options` change."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    short: bool = False
+    """Whether to train as briefly as the protocol does for side questions."""
+    times_as_long: int = 1
+    """A factor on the epochs, with the dual rate lowered by as much."""
+    starts_from: "Cell | None" = None
+    """A finished cell whose best weights this one starts from."""
+
+    @property
+    def name(self) -> str:
+        """Unique among all suites: suites share cells."""
+        parts = [self.method.value, f"{self.bits}bit"]
+        parts += [f"{self.tolerance:g}"] if self.tolerance is not None else []
+        parts += [str(self.kept)] if self.kept is not None else []
+        parts += [self.variant] if self.variant else []
+        return "-".join([*parts, f"seed{self.seed}"])
+
+    @property
+    def needs(self) -> "Cell | None":
+        """The cell that has to be finished before this one can start."""
+        return self.kept.base if self.kept is not None else self.starts_from
+
+    def run(self, folder: Path) -> Run:
+        """Its run folder, which may not exist yet."""
+        return Run(folder / "cells" / self.name)
+
+    def config(self, protocol: Protocol, folder: Path) -> TrainConfig:
+        """The configuration to train, once the cell that it needs is finished."""
+        options = {**protocol.options, "method": self.method.value, "seed": self.seed}
+        if self.bits != FULL_PRECISION_BITS:
+            options["bits"] = [str(self.bits)]
+        if self.method is Method.PDQAT_OUTPUT:
+            options["output_tolerance"] = self.tolerance
+        if self.method is Method.PDQAT_LAYERS:
+            options |= {"layer_tolerance": self.tolerance, "output_tolerance": self.output_tolerance}
+        if self.kept is not None:
+            options["layers"] = dict.fromkeys(self.kept.multipliers(folder), "full")
+        if self.starts_from is not None:
+            options["init"] = f"../{self.starts_from.name}/best.pt"  # from its own folder: see train_cell
+        if self.short:
+            options |= protocol.short
+        config = resolve_config("paper", {}, {**options, **self.options})
+        if self.times_as_long != 1:
+            rate = config.dual_rate / self.times_as_long
+            config = dataclasses.replace(config, epochs=config.epochs * self.times_as_long, dual_rate=rate)
+        return config
+
+    def check(self, protocol: Protocol, folder: Path) -> None:
+        """Raise InputError if the cell's folder holds another training than this one."""
+        run = self.run(folder)
+        if not run.config_file.exists():
+            return
+        found, wanted = (dataclasses.asdict(each) for each in (run.config(), self.config(protocol, folder)))
+        different = next((key for key in wanted if key != "threads" and found[key] != wanted[key]), None)
+        if different is not None:
+            raise InputError(
+                f"the cell {run.path} was trained with {different} = {found[different]!r}, but protocol "
+                f"{protocol.name!r} has {wanted[different]!r}; give another --folder, or remove the cell"
+            )

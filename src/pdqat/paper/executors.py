@@ -1,0 +1,119 @@
+"""Where cells are trained: in processes of this machine, or on a Ray cluster whose machines share the folder."""
+
+import importlib
+import logging
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Protocol
+
+from pdqat.errors import InputError
+
+LOG = "train.log"
+
+
+class Job(Protocol):
+    """A cell in training."""
+
+    def ended(self) -> int | None:
+        """The exit code, negative for a signal, or None while it trains."""
+
+    def stop(self) -> None:
+        """End it now; what it has finished is kept."""
+
+
+class Executor(Protocol):
+    """Starts cells."""
+
+    jobs: int
+    """How many it trains at once."""
+
+    def start(self, folder: Path) -> Job:
+        """Train the run in this folder."""
+
+
+class LocalJob:
+    """A process of this machine."""
+
+    def __init__(self, folder: Path, threads: int) -> None:
+        command = [sys.executable, "-m", "pdqat.paper.train_cell", str(folder), str(threads), str(os.getpid())]
+        with (folder / LOG).open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def ended(self) -> int | None:
+        """The exit code, negative for a signal, or None while it trains."""
+        return self._process.poll()
+
+    def wait(self) -> int:
+        """The exit code, when there is one."""
+        return self._process.wait()
+
+    def stop(self) -> None:
+        """Ask, and wait until it is gone."""
+        self._process.terminate()
+        self._process.wait()
+
+
+class LocalExecutor:
+    """So many processes at once, of so many threads each."""
+
+    def __init__(self, jobs: int, threads: int) -> None:
+        self.jobs = jobs
+        self._threads = threads
+
+    def start(self, folder: Path) -> Job:
+        """Train the run in this folder."""
+        return LocalJob(folder, self._threads)
+
+
+class RayJob:
+    """A task on the cluster."""
+
+    def __init__(self, ray: Any, task: Any) -> None:
+        self._ray, self._task = ray, task
+
+    def ended(self) -> int | None:
+        """The exit code, or None while it trains."""
+        done, _ = self._ray.wait([self._task], timeout=0)
+        if not done:
+            return None
+        try:
+            return int(self._ray.get(self._task))
+        except self._ray.exceptions.RayError as error:
+            raise InputError(f"Ray could not train it: {error}") from error
+
+    def stop(self) -> None:
+        """Ray ends the task's process, and the one that it has started notices."""
+        self._ray.cancel(self._task, force=True)
+
+
+class RayExecutor:
+    """As many tasks as the cluster has processors for."""
+
+    def __init__(self, jobs: int | None, threads: int) -> None:
+        try:
+            ray: Any = importlib.import_module("ray")
+        except ImportError:
+            raise InputError("--executor ray needs Ray: pip install 'pdqat[ray]'") from None
+        try:
+            ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
+        except ConnectionError:
+            raise InputError(
+                "no Ray cluster was found: start one with 'ray start --head', or set RAY_ADDRESS to its address"
+            ) from None
+        self._ray = ray
+        self._train = ray.remote(num_cpus=threads, max_retries=0)(_train_on_ray)
+        self._threads = threads
+        processors = int(ray.cluster_resources().get("CPU", 1))
+        self.jobs = jobs or max(1, processors // threads)
+
+    def start(self, folder: Path) -> Job:
+        """Train the run in this folder, which every machine of the cluster has to see."""
+        return RayJob(self._ray, self._train.remote(str(folder.absolute()), self._threads))
+
+
+def _train_on_ray(folder: str, threads: int) -> int:
+    return LocalJob(Path(folder), threads).wait()

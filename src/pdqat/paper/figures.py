@@ -1,0 +1,97 @@
+"""The figures, drawn without a display and the same bytes each time."""
+
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.figure import Figure
+
+from pdqat.paper import published
+from pdqat.paper.results import Entry
+
+matplotlib.rcParams["svg.hashsalt"] = "pdqat"
+
+OURS, OTHER, PAPER = "#1f5fa8", "#d1702a", "#9a9a9a"
+
+
+def distances(without: dict[str, float], with_layers: dict[str, float], tolerance: float) -> Figure:
+    """Figure 1a: a pair of bars for every layer."""
+    layers = list(without)
+    place = np.arange(len(layers))
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    axes = figure.subplots()
+    for found, shift, color, label in (
+        (without, -0.2, OTHER, "output constraint only"),
+        (with_layers, 0.2, OURS, f"output and layers, tolerance {tolerance:g}"),
+    ):
+        axes.bar(place + shift, [found[layer] for layer in layers], 0.4, color=color, label=label)
+    axes.set_xticks(place, layers, rotation=60, ha="right", fontsize=8)
+    axes.set_yscale("log")
+    axes.set_ylabel("mean squared error")
+    axes.legend(frameon=False)
+    return figure
+
+
+def by_sum(kept: Sequence[Entry]) -> Figure:
+    """Figure 1b: train accuracy against the sum of the multipliers of the layers kept in full precision."""
+    figure = Figure(figsize=(5, 4), layout="constrained")
+    axes = figure.subplots()
+    for largest, color in ((True, OURS), (False, OTHER)):
+        chosen = [entry for entry in kept if entry["kept_largest"] is largest]
+        label = f"{'largest' if largest else 'smallest'} multipliers"
+        accuracies = [100 * entry["train_accuracy_low"] for entry in chosen]
+        axes.scatter([sum(entry["kept"].values()) for entry in chosen], accuracies, color=color, label=label)
+    theirs = sorted(published.KEPT_LAYERS.values())
+    axes.plot(
+        [each[0] for each in theirs], [each[1] for each in theirs], ".", color=PAPER, label="paper, width 5, 100 epochs"
+    )
+    axes.set_xlabel("sum of the multipliers of layers in full precision")
+    axes.set_ylabel("train accuracy, %")
+    axes.legend(frameon=False)
+    return figure
+
+
+def by_number(kept: Sequence[Entry]) -> Figure:
+    """Figure 1c: accuracy against the number of layers kept, largest against smallest multipliers."""
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    train, test = figure.subplots(1, 2)
+    for axes, key, column, name in (
+        (train, "train_accuracy_low", 1, "train"),
+        (test, "test_accuracy_low", 2, "test"),
+    ):
+        for largest, color, mark in ((True, OURS, "o-"), (False, OTHER, "s-")):
+            chosen = [entry for entry in kept if entry["kept_largest"] is largest]
+            counts = sorted({len(entry["kept"]) for entry in chosen})
+            values = [[100 * each[key] for each in chosen if len(each["kept"]) == count] for count in counts]
+            spread = [np.std(each, ddof=1) if len(each) > 1 else 0.0 for each in values]
+            label = f"{'largest' if largest else 'smallest'} multipliers"
+            axes.errorbar(counts, [np.mean(each) for each in values], spread, fmt=mark, color=color, label=label)
+            theirs = {count: row[column] for (count, which), row in published.KEPT_LAYERS.items() if which is largest}
+            axes.plot(list(theirs), list(theirs.values()), mark, color=PAPER, ms=3, lw=0.8, label=f"paper, {label}")
+        axes.set_xlabel("layers in full precision")
+        axes.set_ylabel(f"{name} accuracy, %")
+    train.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def multipliers(entry: Entry) -> Figure:
+    """Every multiplier over the epochs, with the slack that moves it."""
+    names = list(entry["multipliers"])
+    columns = 5
+    rows = -(-len(names) // columns)
+    figure = Figure(figsize=(2.6 * columns, 1.9 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    epochs = np.arange(1, len(entry["multipliers"][names[0]]) + 1)
+    for axes, name in zip(grid.flat, names, strict=False):
+        axes.plot(epochs, entry["multipliers"][name], color=OURS)
+        axes.set_title(name, fontsize=8)
+        axes.tick_params(labelsize=7)
+        slack = axes.twinx()
+        slack.plot(epochs, entry["slacks"][name], color=OTHER, lw=0.8)
+        slack.axhline(0, color=OTHER, lw=0.4, ls=":")
+        slack.tick_params(labelsize=7, colors=OTHER)
+    for axes in list(grid.flat)[len(names) :]:
+        axes.set_axis_off()
+    figure.supxlabel("epoch")
+    figure.suptitle("multipliers (blue, left axis) and slacks (orange, right axis)", fontsize=10)
+    return figure

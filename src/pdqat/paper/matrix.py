@@ -1,0 +1,166 @@
+"""Matrix: works through cells until all are finished, however often it is stopped.
+
+A cell is a run folder. Finished ones are skipped, begun ones continued; a cell that another process trains is waited
+for, since its folder is locked. A cell whose layers follow from another cell's multipliers waits for that one.
+"""
+
+import time
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol as Interface
+
+from pdqat.errors import InputError
+from pdqat.paper.cells import Cell
+from pdqat.paper.executors import LOG, Executor, Job
+from pdqat.paper.protocols import Protocol
+from pdqat.paper.train_cell import BUSY, MEASURED
+from pdqat.training.config import PRESETS, Method
+from pdqat.training.run import BusyError
+
+POLL_SECONDS = 1.0
+COST = {Method.FULL: 1.0, Method.STE: 1.3, Method.PDQAT_OUTPUT: 2.0, Method.PDQAT_LAYERS: 2.3}
+"""What an epoch costs, in epochs of full precision, for the estimate of what is left."""
+
+
+@dataclass
+class Status:
+    """How far a cell is."""
+
+    cell: Cell
+    epochs: int
+    done: int
+    running: bool
+    finished: bool
+
+    @property
+    def work(self) -> float:
+        """Of the whole cell, in epochs of full precision."""
+        return self.epochs * COST[self.cell.method]
+
+    @property
+    def work_done(self) -> float:
+        """The part of it that is behind."""
+        return self.done * COST[self.cell.method]
+
+
+class Observer(Interface):
+    """Is told how the matrix goes."""
+
+    def update(self, states: Sequence[Status]) -> None:
+        """Called about once a second."""
+
+    def started(self, cell: Cell, done: int) -> None:
+        """A cell starts, with so many epochs behind it."""
+
+    def finished(self, cell: Cell) -> None:
+        """A cell is finished."""
+
+    def failed(self, cell: Cell, reason: str) -> None:
+        """A cell can't be trained."""
+
+
+class Matrix:
+    """Cells of one protocol in one folder."""
+
+    def __init__(self, cells: Sequence[Cell], protocol: Protocol, folder: Path) -> None:
+        self.cells = _with_needed(cells)
+        self.protocol = protocol
+        self.folder = folder
+        self._failed: dict[str, str] = {}
+
+    def is_finished(self, cell: Cell) -> bool:
+        """Whether there is nothing left to do for a cell."""
+        return (cell.run(self.folder).path / MEASURED).exists()
+
+    def run(self, executor: Executor, observer: Observer) -> None:
+        """Train all that is missing; raises InputError at the end if some cells failed."""
+        for cell in self.cells:
+            if self.is_finished(cell) and (cell.needs is None or self.is_finished(cell.needs)):
+                cell.check(self.protocol, self.folder)
+        jobs: dict[str, tuple[Cell, Job]] = {}
+        try:
+            while True:
+                for name, (cell, job) in list(jobs.items()):
+                    if self._has_ended(cell, job, observer):
+                        del jobs[name]
+                waiting = [cell for cell in self.cells if not self._is_over(cell) and cell.name not in jobs]
+                if not waiting and not jobs:
+                    break
+                for cell in waiting:
+                    if len(jobs) < executor.jobs and self._is_ready(cell, observer):
+                        observer.started(cell, self._status(cell, True).done)
+                        jobs[cell.name] = cell, executor.start(cell.run(self.folder).path)
+                observer.update(self.states(running=jobs))
+                time.sleep(POLL_SECONDS)
+        finally:
+            for _, job in jobs.values():
+                job.stop()
+        observer.update(self.states())
+        if self._failed:
+            reasons = "; ".join(f"{name}: {reason}" for name, reason in self._failed.items())
+            raise InputError(f"{len(self._failed)} of {len(self.cells)} cells failed: {reasons}")
+
+    def states(self, running: Container[str] = ()) -> list[Status]:
+        """How far each cell is."""
+        return [self._status(cell, cell.name in running) for cell in self.cells]
+
+    def _is_over(self, cell: Cell) -> bool:
+        return self.is_finished(cell) or cell.name in self._failed
+
+    def _is_ready(self, cell: Cell, observer: Observer) -> bool:
+        """Whether a cell can start now; its folder is made then, with the configuration in it."""
+        try:
+            needed = cell.needs
+            if needed is not None and not self.is_finished(needed):
+                if needed.name in self._failed:
+                    raise InputError(f"it needs {needed.name}")
+                return False
+            cell.check(self.protocol, self.folder)
+            run = cell.run(self.folder)
+            run.path.mkdir(parents=True, exist_ok=True)
+            with run.locked():
+                if not run.config_file.exists():
+                    run.write_config(cell.config(self.protocol, self.folder))
+        except BusyError:
+            return False
+        except InputError as error:
+            self._fail(cell, str(error), observer)
+            return False
+        return True
+
+    def _has_ended(self, cell: Cell, job: Job, observer: Observer) -> bool:
+        try:
+            code = job.ended()
+        except InputError as error:
+            self._fail(cell, str(error), observer)
+            return True
+        if code == 0:
+            observer.finished(cell)
+        elif code is not None and code != BUSY:
+            log = cell.run(self.folder).path / LOG
+            lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+            said = next((line for line in reversed(lines) if line.strip()), "it said nothing")
+            how = f"it was ended by signal {-code}" if code < 0 else said.removeprefix("pdqat: ")
+            self._fail(cell, how, observer)
+        return code is not None
+
+    def _fail(self, cell: Cell, reason: str, observer: Observer) -> None:
+        self._failed[cell.name] = reason
+        observer.failed(cell, reason)
+
+    def _status(self, cell: Cell, running: bool) -> Status:
+        epochs = int({**PRESETS["paper"], **self.protocol.options, **cell.options}["epochs"]) * cell.times_as_long
+        metrics = cell.run(self.folder).metrics_file
+        done = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+        return Status(cell, epochs, done, running, self.is_finished(cell))
+
+
+def _with_needed(cells: Sequence[Cell]) -> list[Cell]:
+    """Each cell once, after the one that it needs."""
+    found: dict[str, Cell] = {}
+    for cell in cells:
+        if cell.needs is not None:
+            found.setdefault(cell.needs.name, cell.needs)
+        found.setdefault(cell.name, cell)
+    return list(found.values())

@@ -1,0 +1,66 @@
+"""How long and how wide a suite is trained.
+
+Every protocol starts from the preset `paper`, with the straight-through gradient for low-precision norms that the
+published numbers were made with.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """Options that all cells of a suite share."""
+
+    name: str
+    options: dict[str, Any]
+    short: dict[str, Any]
+    """Options that change for side questions, which need many cells."""
+    seeds: int
+    """How many, unless told otherwise."""
+    about: str
+
+
+BUDGET_EPOCHS = 10
+PROTOCOLS = {
+    each.name: each
+    for each in (
+        Protocol("full", {"norm": "ste"}, {"train_images": 10_000}, 5, "the paper's: width 5, 100 epochs"),
+        Protocol(
+            "budget",
+            {
+                "norm": "ste",
+                "width": 1,
+                "epochs": BUDGET_EPOCHS,
+                "dual_rate": 1 / BUDGET_EPOCHS,
+                "dual_slack": "running",
+                "layer_sample": 0.25,
+                "lr": 1e-2,
+                "schedule": "one-cycle",
+                "compile": True,
+            },
+            {"train_images": 10_000},
+            1,
+            f"for two CPU cores: width 1, {BUDGET_EPOCHS} epochs",
+        ),
+        Protocol(
+            "trial",
+            {
+                "data": "digits",
+                "norm": "ste",
+                "width": 1,
+                "train_images": 256,
+                "batch_size": 64,
+                "epochs": 2,
+                "dual_rate": 0.5,
+                "dual_slack": "running",
+                "lr": 5e-3,
+            },
+            {"train_images": 128},
+            1,
+            "two epochs on the digits, to see that everything works",
+        ),
+    )
+}
+"""The rate of `budget` was chosen on full precision alone, by the suite `schedule`. A dual rate of 1 / epochs moves the
+multipliers as far as the paper's 0.01 does in 100 epochs."""

@@ -1,0 +1,55 @@
+"""Print a suite's tables, and write them with the figures and the numbers behind them."""
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+
+from rich.console import Console
+
+from pdqat.errors import InputError
+from pdqat.paper.protocols import Protocol
+from pdqat.paper.results import entries
+from pdqat.paper.suites import SUITES, cells
+from pdqat.training.files import write_atomically
+
+
+def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None:
+    """Of the cells that are finished, of all seeds that were begun; says which are not."""
+    try:
+        from pdqat.paper.artefacts import ARTEFACTS
+    except ImportError as error:
+        raise InputError(f"pdqat paper show needs {error.name}: pip install 'pdqat[paper]'") from error
+    seeds = protocol.seeds
+    while any(cell.run(folder).path.exists() for cell in SUITES[suite](seeds)):
+        seeds += 1
+    chosen = cells(suite, seeds)
+    found = entries(chosen, protocol, folder)
+    finished = {entry["cell"] for entry in found}
+    missing = [cell.name for cell in chosen if cell.name not in finished]
+    again = f"pdqat paper run {suite} --protocol {protocol.name} --seeds {seeds} --folder {folder}"
+    if not found:
+        raise InputError(f"no cell of {suite} is finished in {folder}; train them with: {again}")
+    artefact = ARTEFACTS[suite](found)
+    tables = [dataclasses.replace(each, title=f"{each.title}. Ours: {protocol.about}") for each in artefact.tables]
+    files = {f"{suite}.json": json.dumps(found, indent=1).encode() + b"\n"}
+    files[f"{suite}.md"] = "\n".join(each.markdown() for each in tables).encode()
+    files[f"{suite}.tex"] = "\n".join(each.latex() for each in tables).encode()
+    for addition, figure in artefact.figures.items():
+        for kind in ("png", "svg"):
+            drawn = io.BytesIO()
+            figure.savefig(drawn, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
+            files[f"{suite}{addition}.{kind}"] = drawn.getvalue()
+    for name, content in files.items():
+        write_atomically(folder / name, content)
+    for table in tables:
+        console.print(table.rich())
+    seconds = sum(entry["seconds"] for entry in found)
+    console.print(
+        f"{len(found)} of {len(chosen)} cells finished, {seconds / 3600:.1f} hours of training; protocol "
+        f"{protocol.name}, {protocol.about}; written to {folder}: {', '.join(files)}",
+        highlight=False,
+        markup=False,
+    )
+    if missing:
+        console.print(f"missing: {', '.join(missing)}; train them with: {again}", highlight=False, markup=False)

@@ -1,0 +1,74 @@
+"""How sure a difference between methods is, and how far multipliers are from stationary."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from pdqat.paper.results import Entry
+
+CONFIDENCE = 0.95
+LAST_EPOCHS = 2
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean difference over the same seeds, with the interval of Student's t for pairs."""
+
+    mean: float
+    low: float
+    high: float
+    p: float
+    n: int
+
+    @classmethod
+    def of(cls, pairs: Sequence[tuple[float, float]]) -> "Difference | None":
+        """First minus second; None for less than two pairs, which say nothing about spread."""
+        if len(pairs) < 2:
+            return None
+        differences = np.array([first - second for first, second in pairs])
+        if np.ptp(differences) == 0:
+            mean = float(differences[0])
+            return cls(mean, mean, mean, 0.0 if mean else 1.0, len(pairs))
+        test = stats.ttest_1samp(differences, 0.0)
+        interval = test.confidence_interval(CONFIDENCE)
+        return cls(float(differences.mean()), float(interval.low), float(interval.high), float(test.pvalue), len(pairs))
+
+    def __str__(self) -> str:
+        sure = "" if self.p < 1 - CONFIDENCE else ", not significant"
+        return f"{self.mean:+.2f} [{self.low:+.2f}, {self.high:+.2f}], p = {self.p:.2g}, n = {self.n}{sure}"
+
+
+@dataclass(frozen=True)
+class Stationarity:
+    """How far layer multipliers are from a saddle point.
+
+    change      sum of |lambda_T - lambda_(T - LAST_EPOCHS)| over the sum of lambda_T: 0 once they have settled
+    residual    the largest |min(lambda, -slack)|: 0 under complementary slackness and feasibility
+    worst slack the largest slack: at most 0 when every constraint is met
+    """
+
+    change: float
+    residual: float
+    worst_slack: float
+
+    @classmethod
+    def of(cls, entry: Entry) -> "Stationarity":
+        """At the end of a cell, over its layers."""
+        names = [name for name in entry["multipliers"] if name != "output"]
+        multipliers = np.array([entry["multipliers"][name] for name in names])
+        slacks = np.array([entry["slacks"][name] for name in names])[:, -1]
+        last, before = multipliers[:, -1], multipliers[:, max(0, multipliers.shape[1] - 1 - LAST_EPOCHS)]
+        total = last.sum()
+        change = float(np.abs(last - before).sum() / total) if total > 0 else float(np.abs(last - before).sum() > 0)
+        return cls(change, float(np.abs(np.minimum(last, -slacks)).max()), float(slacks.max()))
+
+
+def rank_correlation(one: Entry, other: Entry) -> float:
+    """Spearman's, of the layers' final multipliers."""
+    names = [name for name in one["multipliers"] if name != "output"]
+    values = [[entry["multipliers"][name][-1] for name in names] for entry in (one, other)]
+    if any(len(set(each)) < 2 for each in values):
+        return float("nan")
+    return float(stats.spearmanr(*values).statistic)

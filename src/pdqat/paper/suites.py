@@ -1,0 +1,157 @@
+"""The suites: which cells each of the paper's artefacts needs, the most telling first.
+
+Beyond the paper's own there are three: `schedule` chooses the budget's learning rate on full precision alone, `gap`
+asks what brings the exact gradient closer to straight-through training, `settling` which dual rule and rate lets
+multipliers settle.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from pdqat.paper import published
+from pdqat.paper.cells import FULL_PRECISION_BITS, Cell, Kept
+from pdqat.training.config import PAPER_OUTPUT_TOLERANCES, Method
+
+TABLE_1_LAYER_TOLERANCES = {8: 0.031, 4: 0.25, 2: 0.67, 1: 1.0}
+"""Of those that the authors tried, the ones with the best accuracy; at 8 bits the loosest."""
+FIGURE_1_BITS, FIGURE_1_TOLERANCE = 1, 0.0125
+KEPT_COUNTS = (8, 4, 2, 1)
+DUALS_BITS, DUALS_TOLERANCE = 2, 0.055
+SCHEDULE_EPOCHS = 3
+GAP_BITS = 2
+
+Suite = Callable[[int], list[Cell]]
+"""Makes the cells for a seed."""
+
+
+def full(seed: int) -> Cell:
+    """Plain full precision."""
+    return Cell(Method.FULL, FULL_PRECISION_BITS, seed)
+
+
+def baseline(bits: int, seed: int) -> Cell:
+    """DoReFa by straight-through gradient."""
+    return Cell(Method.STE, bits, seed)
+
+
+def output(bits: int, seed: int, tolerance: float | None = None) -> Cell:
+    """PDQAT (i)."""
+    return Cell(Method.PDQAT_OUTPUT, bits, seed, _output_tolerance(bits) if tolerance is None else tolerance)
+
+
+def layers(bits: int, seed: int, tolerance: float | None = None) -> Cell:
+    """PDQAT (ii)."""
+    chosen = TABLE_1_LAYER_TOLERANCES[bits] if tolerance is None else tolerance
+    return Cell(Method.PDQAT_LAYERS, bits, seed, chosen, _output_tolerance(bits))
+
+
+def _output_tolerance(bits: int) -> float:
+    return PAPER_OUTPUT_TOLERANCES[str(bits)]
+
+
+def _table1(seed: int) -> list[Cell]:
+    cells = [make(bits, seed) for bits in (2, 1, 4, 8) for make in (baseline, layers, output)]
+    return [*cells, full(seed)]
+
+
+def _ablation_output(seed: int) -> list[Cell]:
+    return [output(bits, seed, tolerance) for bits, tolerance in _two_bits_first(published.OUTPUT_ABLATION)]
+
+
+def _ablation_layer(seed: int) -> list[Cell]:
+    return [layers(bits, seed, tolerance) for bits, tolerance in _two_bits_first(published.LAYER_ABLATION)]
+
+
+def _two_bits_first(pairs: dict[tuple[int, float], float]) -> list[tuple[int, float]]:
+    return sorted(pairs, key=lambda pair: (2, 1, 4).index(pair[0]))
+
+
+def _figure1(seed: int) -> list[Cell]:
+    base = layers(FIGURE_1_BITS, seed, FIGURE_1_TOLERANCE)
+    kept = [Kept(base, count, largest) for count in KEPT_COUNTS for largest in (True, False)]
+    retrained = [Cell(base.method, base.bits, seed, base.tolerance, base.output_tolerance, kept=each) for each in kept]
+    return [base, output(FIGURE_1_BITS, seed), *retrained]
+
+
+def _duals(seed: int) -> list[Cell]:
+    return [layers(DUALS_BITS, seed, DUALS_TOLERANCE)]
+
+
+def _schedule(seed: int) -> list[Cell]:
+    choices = [("steps", 1e-3), ("one-cycle", 5e-3), ("one-cycle", 1e-2), ("one-cycle", 2e-2)]
+    return [
+        Cell(
+            Method.FULL,
+            FULL_PRECISION_BITS,
+            seed,
+            variant=f"{schedule}-{rate:g}",
+            options={"schedule": schedule, "lr": rate, "epochs": SCHEDULE_EPOCHS},
+        )
+        for schedule, rate in choices
+    ]
+
+
+RELATIVE: dict[str, Any] = {"layer_distance": "relative"}
+RELATIVE_TOLERANCE = 0.1
+
+
+def _short(name: str, seed: int, tolerance: float, start: Cell | None = None, length: int = 1, **options: Any) -> Cell:
+    return Cell(
+        Method.PDQAT_LAYERS,
+        GAP_BITS,
+        seed,
+        tolerance,
+        _output_tolerance(GAP_BITS),
+        variant=name,
+        options=options,
+        short=True,
+        times_as_long=length,
+        starts_from=start,
+    )
+
+
+def _gap(seed: int) -> list[Cell]:
+    plain = Cell(Method.FULL, FULL_PRECISION_BITS, seed, variant="short", short=True)
+    loose, binding = TABLE_1_LAYER_TOLERANCES[GAP_BITS], DUALS_TOLERANCE
+    return [
+        Cell(Method.STE, GAP_BITS, seed, variant="short", short=True),
+        _short("short", seed, loose),
+        _short("straight-through", seed, loose, gradient="straight-through"),
+        _short("relative", seed, RELATIVE_TOLERANCE, **RELATIVE),
+        _short("binding", seed, binding),
+        _short("dual-rate-1", seed, loose, dual_rate=1.0),
+        plain,
+        _short("warm-start", seed, loose, plain),
+        _short("exact-norms", seed, loose, norm="exact"),
+        _short("twice-as-long", seed, loose, length=2),
+    ]
+
+
+def _settling(seed: int) -> list[Cell]:
+    often: dict[str, Any] = {"dual_every": 10}
+    nupi: dict[str, Any] = {"dual_rule": "nupi", "dual_nu": 0.9, "dual_damping": 1.0}
+    variants: dict[str, dict[str, Any]] = {
+        "relative": {},
+        "relative-rate-0.5": {"dual_rate": 0.5},
+        "relative-rate-2": {"dual_rate": 2.0},
+        "relative-every-10-steps": {**often, "dual_rate": 0.1},
+        "relative-nupi": {**often, **nupi, "dual_rate": 0.1},
+    }
+    return [_short(name, seed, RELATIVE_TOLERANCE, **RELATIVE, **options) for name, options in variants.items()]
+
+
+SUITES: dict[str, Suite] = {
+    "table1": _table1,
+    "ablation-output": _ablation_output,
+    "ablation-layer": _ablation_layer,
+    "figure1": _figure1,
+    "duals": _duals,
+    "schedule": _schedule,
+    "gap": _gap,
+    "settling": _settling,
+}
+
+
+def cells(suite: str, seeds: int) -> list[Cell]:
+    """All cells of a suite, the first seed first."""
+    return [cell for seed in range(seeds) for cell in SUITES[suite](seed)]

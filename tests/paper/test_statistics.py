@@ -1,0 +1,57 @@
+"""Differences and stationarity against values worked out by hand."""
+
+import math
+
+import pytest
+
+from pdqat.paper.statistics import Difference, Stationarity, rank_correlation
+
+
+def entry(multipliers: dict[str, list[float]], slacks: dict[str, list[float]]) -> dict[str, object]:
+    return {"multipliers": multipliers, "slacks": slacks}
+
+
+def test_a_difference_over_pairs_has_students_interval() -> None:
+    found = Difference.of([(3.0, 1.0), (5.0, 2.0), (4.0, 0.0)])  # differences 2, 3, 4: mean 3, deviation 1
+    assert found is not None
+    half = 4.302653 / math.sqrt(3)  # the quantile of t with 2 degrees of freedom
+    assert (found.mean, found.low, found.high) == pytest.approx((3, 3 - half, 3 + half), abs=1e-5)
+    assert found.p == pytest.approx(0.035098, abs=1e-5)
+    assert str(found) == "+3.00 [+0.52, +5.48], p = 0.035, n = 3"
+
+
+def test_noise_is_not_called_a_win() -> None:
+    found = Difference.of([(1.0, 0.0), (0.0, 1.0), (2.0, 0.0)])
+    assert str(found).endswith("not significant")
+
+
+def test_one_pair_says_nothing_about_spread() -> None:
+    assert Difference.of([(1.0, 0.0)]) is None
+
+
+def test_settled_multipliers_under_complementary_slackness_have_no_residual() -> None:
+    settled = entry(
+        {"output": [1.0, 2.0, 3.0], "a": [0.5, 0.5, 0.5], "b": [0.0, 0.0, 0.0]},
+        {"output": [9.0, 9.0, 9.0], "a": [0.1, 0.0, 0.0], "b": [-0.2, -0.2, -0.2]},
+    )
+    assert Stationarity.of(settled) == Stationarity(0.0, 0.0, 0.0)
+
+
+def test_the_residual_is_the_smaller_of_multiplier_and_negative_slack() -> None:
+    moving = entry(
+        {"a": [0.1, 0.2, 0.3, 0.4], "b": [0.1, 0.1, 0.1, 0.1]},
+        {"a": [0.3, 0.3, 0.3, 0.3], "b": [0.0, 0.0, 0.0, -0.05]},
+    )
+    found = Stationarity.of(moving)
+    assert found.change == pytest.approx((0.4 - 0.2) / 0.5)
+    assert found.residual == pytest.approx(0.3)
+    assert found.worst_slack == pytest.approx(0.3)
+
+
+def test_rank_correlation_compares_final_orders() -> None:
+    one = entry({"output": [5.0], "a": [1.0], "b": [2.0], "c": [3.0]}, {})
+    other = entry({"output": [0.0], "a": [10.0], "b": [20.0], "c": [15.0]}, {})
+    assert rank_correlation(one, one) == pytest.approx(1)
+    assert rank_correlation(one, other) == pytest.approx(0.5)
+    flat = entry({"a": [0.0], "b": [0.0], "c": [0.0]}, {})
+    assert math.isnan(rank_correlation(one, flat))

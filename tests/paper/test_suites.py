@@ -1,0 +1,74 @@
+"""Which cells each suite has, and what they train."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from pdqat.paper import published
+from pdqat.paper.cells import Cell
+from pdqat.paper.protocols import PROTOCOLS
+from pdqat.paper.suites import SUITES, cells
+from pdqat.training.config import Method
+
+EVERY_CELL = [cell for suite in SUITES for cell in cells(suite, 2)]
+
+
+def test_cells_of_one_name_are_the_same_cell_in_every_suite() -> None:
+    by_name: dict[str, Cell] = {}
+    for cell in EVERY_CELL:
+        assert by_name.setdefault(cell.name, cell) == cell
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=lambda each: each.name)
+def test_every_cell_has_a_configuration_that_says_what_it_trains(protocol: object) -> None:
+    for cell in EVERY_CELL:
+        if cell.kept is None:
+            config = cell.config(protocol, Path("folder"))  # type: ignore[arg-type]
+            assert config.method is cell.method
+            assert config.seed == cell.seed
+            assert cell.method is Method.FULL or config.bits == [str(cell.bits)]
+            if cell.method is Method.PDQAT_OUTPUT:
+                assert config.output_tolerance == cell.tolerance
+            if cell.method is Method.PDQAT_LAYERS:
+                assert config.layer_tolerance == cell.tolerance
+                assert config.output_tolerance == cell.output_tolerance
+
+
+@pytest.mark.parametrize("protocol", ["budget", "full"])
+def test_cells_that_differ_train_something_else(protocol: str) -> None:
+    found: dict[str, str] = {}
+    for cell in EVERY_CELL:
+        if cell.kept is None:
+            config = str(dataclasses.asdict(cell.config(PROTOCOLS[protocol], Path("folder"))))
+            assert found.setdefault(config, cell.name) == cell.name
+
+
+def test_the_paper_protocol_is_the_papers() -> None:
+    config = cells("table1", 1)[1].config(PROTOCOLS["full"], Path("folder"))
+    assert (config.data, config.model, config.width, config.epochs) == ("cifar10", "preresnet20", 5, 100)
+    assert (config.lr, config.dual_rate, config.layer_distance) == (1e-3, 0.01, "squared")
+    assert PROTOCOLS["full"].seeds == 5
+
+
+def test_the_budget_moves_multipliers_as_far_as_the_paper() -> None:
+    budget, full = (cells("table1", 1)[1].config(PROTOCOLS[name], Path("folder")) for name in ("budget", "full"))
+    assert budget.epochs * budget.dual_rate == pytest.approx(full.epochs * full.dual_rate)
+
+
+def test_table_1_has_a_cell_for_every_published_number() -> None:
+    assert {(cell.bits, cell.method) for cell in cells("table1", 1)} == set(published.TABLE_1)
+
+
+def test_the_ablations_have_a_cell_for_every_published_number() -> None:
+    for suite, numbers in (
+        ("ablation-output", published.OUTPUT_ABLATION),
+        ("ablation-layer", published.LAYER_ABLATION),
+    ):
+        assert {(cell.bits, cell.tolerance) for cell in cells(suite, 1)} == set(numbers)
+
+
+def test_suites_share_what_they_have_in_common() -> None:
+    table, ablation = ({cell.name for cell in cells(suite, 1)} for suite in ("table1", "ablation-layer"))
+    assert {"pdqat-layers-2bit-0.67-seed0", "pdqat-layers-1bit-1-seed0"} <= table & ablation
+    assert {cell.name for cell in cells("duals", 1)} <= ablation

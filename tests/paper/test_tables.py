@@ -1,0 +1,16 @@
+from pdqat.paper.tables import Grid
+
+GRID = Grid("Accuracy in %", ("bits", "ours"), (("2", "89.38 ± 0.34"), ("1", "-")))
+
+
+def test_markdown_is_a_table_of_as_many_columns() -> None:
+    lines = GRID.markdown().splitlines()
+    assert lines[0] == "**Accuracy in %**"
+    assert lines[2:] == ["| bits | ours |", "| --- | --- |", "| 2 | 89.38 ± 0.34 |", "| 1 | - |"]
+
+
+def test_latex_escapes_what_latex_reads_otherwise() -> None:
+    text = GRID.latex()
+    assert r"2 & 89.38 $\pm$ 0.34 \\" in text
+    assert r"\caption{Accuracy in \%}" in text
+    assert text.count(r"\begin{tabular}{ll}") == 1
