@@ -97,7 +97,7 @@ def test_training_ends_with_tables_of_accuracy_and_constraints_and_the_run_folde
 
 
 def test_the_run_folder_has_the_documented_files(finished: Finished) -> None:
-    names = {"config.toml", "metrics.jsonl", "summary.json", "best.pt", "last.pt"}
+    names = {"config.toml", "metrics.jsonl", "summary.json", "best.pt", "last.pt", ".lock"}
     assert contents(finished.run.path).keys() == names
 
 
@@ -483,3 +483,14 @@ def test_a_log_file_gets_a_line_an_epoch() -> None:
     assert console.file.getvalue().splitlines() == [
         f"epoch {epoch}/2  objective 2.500  loss 1.250  full 90.00%  2-bit 50.00%" for epoch in (1, 2)
     ]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_refused_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--device", "cuda", "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("pdqat: device 'cuda' can't be used here (")
+    assert said.endswith("); use another one, such as cpu\n")
+    assert not (tmp_path / "run").exists()

@@ -12,6 +12,8 @@ from pdqat.training import Run, TrainConfig
 from pdqat.training.config import Method, resolve_config
 
 FULL_PRECISION_BITS = 32
+MACHINE = ("threads", "device")
+"""What may differ between the machines that train a cell."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Cell:
         if not run.config_file.exists():
             return
         found, wanted = (dataclasses.asdict(each) for each in (run.config(), self.config(protocol, folder)))
-        different = next((key for key in wanted if key != "threads" and found[key] != wanted[key]), None)
+        different = next((key for key in wanted if key not in MACHINE and found[key] != wanted[key]), None)
         if different is not None:
             raise InputError(
                 f"the cell {run.path} was trained with {different} = {found[different]!r}, but protocol "

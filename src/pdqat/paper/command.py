@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from pdqat.errors import InputError
 from pdqat.paper.cells import Cell
-from pdqat.paper.executors import Executor, LocalExecutor, RayExecutor
+from pdqat.paper.executors import Executor, LocalExecutor, RayExecutor, Resources
 from pdqat.paper.matrix import Matrix, Status
 from pdqat.paper.protocols import PROTOCOLS, Protocol
 from pdqat.paper.suites import SUITES, cells
@@ -39,6 +39,7 @@ def add_commands(commands: Any) -> None:
     run.add_argument("--only", metavar="GLOB", default="*", help="only cells whose name fits, such as '*-2bit-*'")
     run.add_argument("--jobs", type=_count, metavar="N", help="cells trained at once (default: 1; with Ray all it can)")
     run.add_argument("--executor", choices=("local", "ray"), default="local", help="where (default: local)")
+    run.add_argument("--device", metavar="NAME", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
     run.add_argument("--list", action="store_true", help="only print the cells and how far each is")
     show = actions.add_parser(
         "show",
@@ -92,7 +93,8 @@ def _run(options: argparse.Namespace) -> None:
             done = "finished" if state.finished else f"{state.done} of {state.epochs} epochs"
             console.print(f"{state.cell.name}: {done}", highlight=False)
         return
-    executor: Executor = RayExecutor(options.jobs, threads) if ray else LocalExecutor(options.jobs or 1, threads)
+    resources = Resources(threads, options.device)
+    executor: Executor = RayExecutor(options.jobs, resources) if ray else LocalExecutor(options.jobs or 1, resources)
     with MatrixProgress(console) as progress:
         matrix.run(executor, progress)
     seen = f"pdqat paper show {options.suite} --protocol {protocol.name} --folder {folder}"

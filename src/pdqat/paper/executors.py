@@ -5,6 +5,7 @@ import logging
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -33,11 +34,20 @@ class Executor(Protocol):
         """Train the run in this folder."""
 
 
+@dataclass(frozen=True)
+class Resources:
+    """What a cell is trained with."""
+
+    threads: int
+    device: str
+
+
 class LocalJob:
     """A process of this machine."""
 
-    def __init__(self, folder: Path, threads: int) -> None:
-        command = [sys.executable, "-m", "pdqat.paper.train_cell", str(folder), str(threads), str(os.getpid())]
+    def __init__(self, folder: Path, resources: Resources) -> None:
+        arguments = [str(folder), str(resources.threads), resources.device, str(os.getpid())]
+        command = [sys.executable, "-m", "pdqat.paper.train_cell", *arguments]
         with (folder / LOG).open("wb") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
@@ -58,15 +68,15 @@ class LocalJob:
 
 
 class LocalExecutor:
-    """So many processes at once, of so many threads each."""
+    """So many processes at once."""
 
-    def __init__(self, jobs: int, threads: int) -> None:
+    def __init__(self, jobs: int, resources: Resources) -> None:
         self.jobs = jobs
-        self._threads = threads
+        self._resources = resources
 
     def start(self, folder: Path) -> Job:
         """Train the run in this folder."""
-        return LocalJob(folder, self._threads)
+        return LocalJob(folder, self._resources)
 
 
 class RayJob:
@@ -91,9 +101,9 @@ class RayJob:
 
 
 class RayExecutor:
-    """As many tasks as the cluster has processors for."""
+    """As many tasks as the cluster has processors for, each with a GPU if it trains on one."""
 
-    def __init__(self, jobs: int | None, threads: int) -> None:
+    def __init__(self, jobs: int | None, resources: Resources) -> None:
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError:
@@ -105,15 +115,15 @@ class RayExecutor:
                 "no Ray cluster was found: start one with 'ray start --head', or set RAY_ADDRESS to its address"
             ) from None
         self._ray = ray
-        self._train = ray.remote(num_cpus=threads, max_retries=0)(_train_on_ray)
-        self._threads = threads
-        processors = int(ray.cluster_resources().get("CPU", 1))
-        self.jobs = jobs or max(1, processors // threads)
+        needed = {"num_cpus": resources.threads, "num_gpus": int(resources.device.startswith("cuda"))}
+        self._train = ray.remote(max_retries=0, **needed)(_train_on_ray)
+        self._resources = resources
+        self.jobs = jobs or max(1, int(ray.cluster_resources().get("CPU", 1)) // resources.threads)
 
     def start(self, folder: Path) -> Job:
         """Train the run in this folder, which every machine of the cluster has to see."""
-        return RayJob(self._ray, self._train.remote(str(folder.absolute()), self._threads))
+        return RayJob(self._ray, self._train.remote(str(folder.absolute()), self._resources))
 
 
-def _train_on_ray(folder: str, threads: int) -> int:
-    return LocalJob(Path(folder), threads).wait()
+def _train_on_ray(folder: str, resources: Resources) -> int:
+    return LocalJob(Path(folder), resources).wait()

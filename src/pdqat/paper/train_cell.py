@@ -1,6 +1,6 @@
 """Train the run in a folder to its end and measure it: one process of the matrix.
 
-    python -m pdqat.paper.train_cell FOLDER THREADS PARENT
+    python -m pdqat.paper.train_cell FOLDER THREADS DEVICE PARENT
 
 Continues where it was stopped, and stops when the process PARENT is gone. `measured.json`, which the figures need
 beside the summary, is written last: a folder with it is a finished cell.
@@ -56,14 +56,14 @@ class Silent:
         """Nothing to show."""
 
 
-def train_cell(folder: Path, threads: int, parent: int) -> None:
+def train_cell(folder: Path, threads: int, device: str, parent: int) -> None:
     """Train and measure; raises BusyError if another process does, or just did."""
     keep_freed_memory()
     run = Run.open(folder)
     with run.locked():
         if (folder / MEASURED).exists():
             raise BusyError(f"another process has finished {folder}")
-        setup = Setup(dataclasses.replace(run.config(), threads=threads, init=_start(run)))
+        setup = Setup(dataclasses.replace(run.config(), threads=threads, device=device, init=_start(run)))
         if not run.summary_file.exists():
             Trainer(run, setup).train(Silent(parent))
         setup.load(load_checkpoint(run.best), run.best)
@@ -94,7 +94,7 @@ def _train_accuracy(setup: Setup) -> dict[str, float]:
 @torch.no_grad()
 def _layer_distances(setup: Setup, distance: Distance) -> dict[str, float]:
     """Per layer, on the validation images."""
-    lagrangian = Lagrangian(setup.net, F.cross_entropy, [LayerConstraint(distance, 0.0)])
+    lagrangian = Lagrangian(setup.net, F.cross_entropy, [LayerConstraint(distance, 0.0)]).to(setup.device)
     found = evaluate(lagrangian, setup.validation_batches()).distances.tolist()
     return dict(zip((each.where for each in lagrangian.constraints), found, strict=True))
 
@@ -102,7 +102,8 @@ def _layer_distances(setup: Setup, distance: Distance) -> dict[str, float]:
 def main() -> int:
     """Exit code 2 with one sentence if the cell can't be trained, BUSY if another process trains it."""
     try:
-        train_cell(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+        folder, threads, device, parent = sys.argv[1:]
+        train_cell(Path(folder), int(threads), device, int(parent))
     except BusyError:
         return BUSY
     except (InputError, OSError) as error:

@@ -5,6 +5,7 @@ Values come from the defaults here, then a preset, then a TOML file, then flags,
 
 import dataclasses
 import math
+import re
 import tomllib
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -98,6 +99,12 @@ def _between(low: float, high: float) -> Callable[[Any], str | None]:
     return check
 
 
+def _device_name(value: str) -> str | None:
+    return (
+        None if re.fullmatch(r"cpu|mps|cuda(:\d+)?", value) else "must be cpu, cuda, mps, or cuda:N for one of several"
+    )
+
+
 def _part(value: float) -> str | None:
     return None if 0 < value <= 1 else "must be above 0 and at most 1"
 
@@ -183,6 +190,7 @@ class TrainConfig:
         0, "stop after so many epochs without a better validation accuracy; 0 is never", _at_least(0)
     )
     seed: int = _option(0, "of the split, the order, the augmentation and the initial weights", _at_least(0, 2**32 - 1))
+    device: str = _option("cpu", "where to train: cpu, cuda, cuda:1, mps", _device_name)
     threads: int | None = _option(None, "CPU threads; without it torch decides", _at_least(1, 1024))
     amp: bool = _option(False, "train in bfloat16 (autocast); losses, distances and evaluations stay in float32")
     compile: bool = _option(False, "compile training and evaluation with torch.compile")

@@ -1,5 +1,6 @@
 """Setup: data, network and objective of a configuration, as training and every later command need them."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ class Setup:
         self.config = config
         if config.threads is not None:
             torch.set_num_threads(config.threads)
+        self.device = _available(config.device)
         path = Path(config.data_path) if config.data_path else None
-        self.data = data.load(config.data, path, config.image_size)
+        self.data = _on(self.device, data.load(config.data, path, config.image_size))
         training, self._validation = data.split(self.data, config.validation, config.seed)
         self._training = training[: config.train_images]
         if config.train_images is not None and config.train_images > len(training):
@@ -38,7 +40,7 @@ class Setup:
         model = models.build(config.model, config.width, len(self.data.classes), (channels, height, width))
         if config.init is not None:
             _load_into(model, Path(config.init))
-        model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         example, _ = next(iter(self._batches(self._training[:EXAMPLE_IMAGES], EXAMPLE_IMAGES)))
         self.net = prepare(
             model,
@@ -48,7 +50,7 @@ class Setup:
             quantizer=config.quantizer,
             tied_norms=config.norm is NormChoice.TIED,
         )
-        self.objective = make_objective(self.net, config)
+        self.objective = make_objective(self.net, config).to(self.device)
 
     def epoch_seed(self, epoch: int) -> int:
         """Different for every epoch of every seed."""
@@ -97,6 +99,20 @@ class Setup:
     def _batches(self, chosen: torch.Tensor, size: int = EVALUATION_BATCH) -> Batches:
         images, labels = self.data.images[chosen], self.data.labels[chosen]
         return Batches(images, labels, self.data.mean, self.data.std, size)
+
+
+def _available(name: str) -> torch.device:
+    try:
+        return torch.zeros((), device=name).device
+    except (RuntimeError, AssertionError) as error:  # torch raises either
+        reason = str(error).splitlines()[0]
+        raise InputError(f"device {name!r} can't be used here ({reason}); use another one, such as cpu") from error
+
+
+def _on(device: torch.device, found: data.Dataset) -> data.Dataset:
+    """All images in the device's memory: they are bytes, and there they are shuffled and augmented too."""
+    tensors = ("images", "labels", "test_images", "test_labels")
+    return dataclasses.replace(found, **{name: getattr(found, name).to(device) for name in tensors})
 
 
 def _load_into(model: torch.nn.Module, path: Path) -> None:

@@ -1,0 +1,101 @@
+"""Budgets: what a plan may use, in average bits, bytes or bit operations.
+
+    bits    sum_l parameters_l x weight bits_l / sum_l parameters_l
+    bytes   sum_l parameters_l x weight bits_l / 8
+    BOPs    sum_l multiply-accumulates_l x weight bits_l x activation bits_l
+
+over the layers that can be quantised; full precision counts as 32 bits.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pdqat.errors import InputError
+from pdqat.precision import Precision
+
+FULL_BITS = 32
+_BYTES = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
+_OPERATIONS = {"bops": 1, "kbops": 1000, "mbops": 1000**2, "gbops": 1000**3, "tbops": 1000**4}
+
+
+@dataclass(frozen=True)
+class LayerSize:
+    """How large a layer is."""
+
+    parameters: int
+    """Of its weight."""
+    operations: int
+    """Multiply-accumulates for one input."""
+
+
+class Unit(StrEnum):
+    """What a budget counts."""
+
+    BITS = "bits"
+    BYTES = "bytes"
+    BOPS = "BOPs"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """An amount of one unit.
+
+    >>> Budget.parse("40 KB")
+    Budget(unit=<Unit.BYTES: 'bytes'>, amount=40000.0)
+    >>> print(Budget.parse("2.5 bits"))
+    2.5 bits
+    """
+
+    unit: Unit
+    amount: float
+
+    @classmethod
+    def parse(cls, text: str) -> "Budget":
+        """Read "2.5 bits", "40 KB", "1 MiB", "0.5 GBOPs"."""
+        match = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]+)\s*", text.lower())
+        try:
+            amount = float(match.group(1)) if match else math.nan
+        except ValueError:
+            amount = math.nan
+        name = match.group(2) if match else ""
+        if name in ("bit", "bits"):
+            unit, factor = Unit.BITS, 1
+        elif name in ("byte", "bytes"):
+            unit, factor = Unit.BYTES, 1
+        else:
+            unit = Unit.BYTES if name in _BYTES else Unit.BOPS
+            factor = _BYTES.get(name) or _OPERATIONS.get(name, 0)
+        if not (math.isfinite(amount) and amount > 0 and factor):
+            raise InputError(
+                f"a budget is an amount above 0 with a unit, such as '2.5 bits' on average, '40 KB' or '0.5 GBOPs', "
+                f"not {text!r}"
+            )
+        return cls(unit, amount * factor)
+
+    def used_by(self, size: LayerSize, precision: Precision) -> float:
+        """What a layer adds to the sum that is limited; in average bits that is bits times parameters."""
+        weight = precision.weight or FULL_BITS
+        if self.unit is Unit.BOPS:
+            return float(size.operations * weight * (precision.activation or FULL_BITS))
+        return float(size.parameters * weight) / (8 if self.unit is Unit.BYTES else 1)
+
+    def limit(self, sizes: Mapping[str, LayerSize]) -> float:
+        """The most that all layers together may use."""
+        return self.amount * self._whole(sizes)
+
+    def amount_of(self, used: float, sizes: Mapping[str, LayerSize]) -> "Budget":
+        """A sum as a budget of this unit."""
+        return Budget(self.unit, used / self._whole(sizes))
+
+    def _whole(self, sizes: Mapping[str, LayerSize]) -> float:
+        return float(sum(size.parameters for size in sizes.values())) if self.unit is Unit.BITS else 1.0
+
+    def __str__(self) -> str:
+        if self.unit is Unit.BITS:
+            return f"{self.amount:.4g} bits"
+        names = ("B", "KB", "MB", "GB") if self.unit is Unit.BYTES else ("BOPs", "kBOPs", "MBOPs", "GBOPs", "TBOPs")
+        step = min(len(names) - 1, max(0, int(math.log10(max(self.amount, 1)) // 3)))
+        return f"{self.amount / 1000**step:.4g} {names[step]}"

@@ -1,0 +1,133 @@
+"""The plan with the least predicted cost under a budget, as an integer program.
+
+    minimise   sum_l sum_b cost[l, b] x[l, b]
+    such that  sum_b x[l, b] = 1 for every layer l,   sum_l sum_b use[l, b] x[l, b] <= budget,   x in {0, 1}
+
+solved exactly by HiGHS.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pdqat.allocation.budget import Budget, LayerSize
+from pdqat.errors import InputError
+from pdqat.precision import Precision
+
+Costs = Mapping[str, Mapping[Precision, float]]
+"""Per layer the predicted cost of every precision that it may have."""
+
+_SLACK = 1e-9
+"""Sums that differ by less, relatively, are the same budget."""
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """A choice for every layer."""
+
+    precisions: dict[str, Precision]
+    cost: float
+    used: Budget
+    next_cost: float | None = None
+    """What the next better plan would cost; None if there is no better one."""
+    next_budget: Budget | None = None
+    """The smallest budget under which that plan fits."""
+
+
+def allocate(costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget) -> Allocation:
+    """The cheapest plan within the budget, and what the next better one would take.
+
+    A layer with one precision in `costs` is pinned to it.
+    """
+    if not costs:
+        raise InputError("there is no layer to choose a precision for")
+    _check(costs, sizes)
+    program = _Program(costs, sizes, budget)
+    limit = budget.limit(sizes)
+    if program.smallest > limit * (1 + _SLACK):
+        smallest = budget.amount_of(program.smallest, sizes)
+        raise InputError(f"no plan fits into {budget}: the smallest possible one takes {smallest}")
+    best = program.cheapest(limit * (1 + _SLACK))
+    cost, used = program.cost(best), program.used(best)
+    better = program.smallest_below(cost)
+    return Allocation(
+        program.precisions(best),
+        cost,
+        budget.amount_of(used, sizes),
+        None if better is None else program.cost(better),
+        None if better is None else budget.amount_of(program.used(better), sizes),
+    )
+
+
+def _check(costs: Costs, sizes: Mapping[str, LayerSize]) -> None:
+    for layer, choices in costs.items():
+        if layer not in sizes:
+            raise InputError(f"the size of layer {layer!r} is not known")
+        if not choices:
+            raise InputError(f"layer {layer!r} has no precision to choose from")
+        for precision, cost in choices.items():
+            if not (np.isfinite(cost) and cost >= 0):
+                raise InputError(f"the cost of {layer!r} at {precision} bits is {cost}; it must be finite, 0 or more")
+
+
+class _Program:
+    def __init__(self, costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget) -> None:
+        self._choices = [(layer, precision) for layer in costs for precision in costs[layer]]
+        self._costs = np.array([costs[layer][precision] for layer, precision in self._choices])
+        self._uses = np.array([budget.used_by(sizes[layer], precision) for layer, precision in self._choices])
+        self._layers = list(costs)
+        self._of_layer = np.array([[layer == each for layer, _ in self._choices] for each in self._layers], dtype=float)
+
+    @property
+    def smallest(self) -> float:
+        """The least that any plan uses."""
+        return float(sum(self._uses[of == 1].min() for of in self._of_layer))
+
+    def cheapest(self, limit: float) -> np.ndarray:
+        """The least cost within the limit; of plans that cost the same, one that uses little."""
+        found = self._solve(self._costs, self._uses, limit)
+        assert found is not None
+        within = self.cost(found)
+        smaller = self._solve(self._uses, self._costs, within * (1 + _SLACK))
+        return found if smaller is None or self.used(smaller) >= self.used(found) else smaller
+
+    def smallest_below(self, cost: float) -> np.ndarray | None:
+        """The least use of all plans that cost less."""
+        if cost <= 0:
+            return None
+        return self._solve(self._uses, self._costs, cost * (1 - 1e-6))
+
+    def cost(self, chosen: np.ndarray) -> float:
+        """Predicted, of a choice."""
+        return float(self._costs[chosen].sum())
+
+    def used(self, chosen: np.ndarray) -> float:
+        """Of the budget, by a choice."""
+        return float(self._uses[chosen].sum())
+
+    def precisions(self, chosen: np.ndarray) -> dict[str, Precision]:
+        """By layer."""
+        return {layer: precision for (layer, precision), taken in zip(self._choices, chosen, strict=True) if taken}
+
+    def _solve(self, objective: np.ndarray, limited: np.ndarray, limit: float) -> np.ndarray | None:
+        """Numbers are scaled to about 1, where the solver's tolerances are meant."""
+        from scipy.optimize import Bounds, LinearConstraint, milp
+
+        scale = float(limited.max()) or 1.0
+        goal = objective / (float(objective.max()) or 1.0)
+        constraints = [
+            LinearConstraint(self._of_layer, 1, 1),
+            LinearConstraint(limited[None, :] / scale, -np.inf, limit / scale),
+        ]
+        found = milp(
+            goal,
+            constraints=constraints,
+            integrality=np.ones(len(goal)),
+            bounds=Bounds(0, 1),
+            options={"mip_rel_gap": 0},
+        )
+        if found.x is None:
+            return None
+        chosen: np.ndarray = found.x > 0.5
+        return chosen if float(limited[chosen].sum()) <= limit * (1 + 1e-6) else None

@@ -1,0 +1,58 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdqat.allocation import Budget, LayerSize
+from pdqat.allocation.budget import Unit
+from pdqat.errors import InputError
+from pdqat.precision import FULL, Precision
+
+SIZES = {"a": LayerSize(100, 1000), "b": LayerSize(300, 50)}
+
+
+@pytest.mark.parametrize(
+    ("text", "unit", "amount"),
+    [
+        ("2.5 bits", Unit.BITS, 2.5),
+        ("1bit", Unit.BITS, 1),
+        ("40 KB", Unit.BYTES, 40_000),
+        ("1 KiB", Unit.BYTES, 1024),
+        ("1.5mb", Unit.BYTES, 1_500_000),
+        ("700 bytes", Unit.BYTES, 700),
+        ("0.5 GBOPs", Unit.BOPS, 5e8),
+        ("3e2 MBOPs", Unit.BOPS, 3e8),
+    ],
+)
+def test_a_budget_is_read_with_its_unit(text: str, unit: Unit, amount: float) -> None:
+    found = Budget.parse(text)
+    assert found.unit is unit
+    assert found.amount == pytest.approx(amount)
+
+
+@pytest.mark.parametrize("text", ["", "2.5", "bits", "-1 bits", "0 KB", "nan bits", "inf KB", "3 apples", "1.2.3 KB"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"such as '2.5 bits' on average, '40 KB' or '0.5 GBOPs', not"):
+        Budget.parse(text)
+
+
+def test_uses_are_those_of_the_equations() -> None:
+    w4a8 = Precision(4, 8)
+    assert Budget.parse("2 bits").used_by(SIZES["a"], w4a8) == 400
+    assert Budget.parse("1 KB").used_by(SIZES["a"], w4a8) == 50
+    assert Budget.parse("1 GBOPs").used_by(SIZES["a"], w4a8) == 32_000
+    assert Budget.parse("1 GBOPs").used_by(SIZES["b"], FULL) == 50 * 32 * 32
+
+
+def test_average_bits_are_weighted_by_parameters() -> None:
+    budget = Budget.parse("2 bits")
+    used = budget.used_by(SIZES["a"], Precision(8, 8)) + budget.used_by(SIZES["b"], Precision(2, 2))
+    assert budget.amount_of(used, SIZES).amount == pytest.approx((8 * 100 + 2 * 300) / 400)
+
+
+@given(st.floats(1e-3, 1e13), st.sampled_from(list(Unit)))
+def test_what_is_printed_can_be_read_again(amount: float, unit: Unit) -> None:
+    if unit is not Unit.BITS and amount < 1:
+        amount = 1.0
+    again = Budget.parse(str(Budget(unit, amount)))
+    assert again.unit is unit
+    assert again.amount == pytest.approx(amount, rel=1e-3)

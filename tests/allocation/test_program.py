@@ -1,0 +1,104 @@
+"""The integer program against brute force, and what must hold for every plan."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pdqat.allocation import Budget, LayerSize, allocate
+from pdqat.allocation.budget import Unit
+from pdqat.errors import InputError
+from pdqat.precision import Precision
+
+BITS = [Precision(bits, bits) for bits in (1, 2, 4, 8)]
+SIZES = {"a": LayerSize(100, 1000), "b": LayerSize(300, 50), "c": LayerSize(10, 10)}
+COSTS = {
+    "a": dict(zip(BITS, (8.0, 4.0, 1.0, 0.0), strict=True)),
+    "b": dict(zip(BITS, (2.0, 1.0, 0.5, 0.0), strict=True)),
+    "c": dict(zip(BITS, (5.0, 5.0, 0.1, 0.0), strict=True)),
+}
+
+costs = st.lists(
+    st.tuples(st.integers(1, 5000), st.integers(1, 5000), st.lists(st.integers(0, 50), min_size=4, max_size=4)),
+    min_size=1,
+    max_size=5,
+)
+
+
+def problem(rows: list[tuple[int, int, list[int]]]) -> tuple[dict[str, dict[Precision, float]], dict[str, LayerSize]]:
+    names = [f"layer{number}" for number in range(len(rows))]
+    return (
+        {
+            name: dict(zip(BITS, sorted(map(float, row[2]), reverse=True), strict=True))
+            for name, row in zip(names, rows, strict=True)
+        },
+        {name: LayerSize(row[0], row[1]) for name, row in zip(names, rows, strict=True)},
+    )
+
+
+def brute_force(
+    table: dict[str, dict[Precision, float]], sizes: dict[str, LayerSize], budget: Budget
+) -> list[tuple[float, float]]:
+    """Cost and use of every plan."""
+    found = []
+    for choice in itertools.product(*table.values()):
+        pairs = list(zip(table, choice, strict=True))
+        cost = sum(table[layer][precision] for layer, precision in pairs)
+        found.append((cost, sum(budget.used_by(sizes[layer], precision) for layer, precision in pairs)))
+    return found
+
+
+@given(costs, st.sampled_from(list(Unit)), st.floats(0.0, 1.1))
+def test_the_plan_is_the_cheapest_that_fits(rows: list[tuple[int, int, list[int]]], unit: Unit, part: float) -> None:
+    table, sizes = problem(rows)
+    every = brute_force(table, sizes, Budget(unit, 1.0))
+    least, most = min(used for _, used in every), max(used for _, used in every)
+    limit = least + part * (most - least)
+    budget = Budget(unit, 1.0).amount_of(limit, sizes)
+    found = allocate(table, sizes, budget)
+    fitting = [(cost, used) for cost, used in every if used <= limit * (1 + 1e-9)]
+    assert found.cost == pytest.approx(min(fitting)[0], abs=1e-9)
+    assert found.used.amount <= budget.amount * (1 + 1e-6)
+    better = [(used, cost) for cost, used in every if cost < found.cost - 1e-9]
+    if better:
+        assert found.next_budget is not None
+        assert found.next_cost is not None
+        assert found.next_cost < found.cost
+        assert found.next_budget.limit(sizes) == pytest.approx(min(better)[0])
+    else:
+        assert found.next_budget is None
+
+
+@given(costs, st.floats(1.0, 8.0), st.floats(1.0, 8.0))
+def test_more_budget_never_costs_more(rows: list[tuple[int, int, list[int]]], one: float, other: float) -> None:
+    table, sizes = problem(rows)
+    small, large = (allocate(table, sizes, Budget(Unit.BITS, bits)) for bits in sorted((one, other)))
+    assert large.cost <= small.cost + 1e-9
+
+
+def test_of_plans_that_cost_the_same_the_smaller_one_is_taken() -> None:
+    found = allocate({"c": COSTS["c"] | {BITS[3]: 0.1}}, SIZES, Budget.parse("8 bits"))
+    assert found.precisions == {"c": BITS[2]}
+
+
+def test_bits_go_where_they_save_most() -> None:
+    found = allocate(COSTS, SIZES, Budget.parse("2 bits"))
+    assert found.precisions == {"a": BITS[2], "b": BITS[0], "c": BITS[3]}
+    assert found.cost == pytest.approx(1.0 + 2.0)
+
+
+def test_a_pinned_layer_keeps_its_precision() -> None:
+    pinned = COSTS | {"a": {BITS[3]: 0.0}}
+    assert allocate(pinned, SIZES, Budget.parse("3 bits")).precisions["a"] == BITS[3]
+
+
+def test_too_small_a_budget_names_the_smallest_possible() -> None:
+    with pytest.raises(InputError, match=r"no plan fits into 0.5 bits: the smallest possible one takes 1 bits"):
+        allocate(COSTS, SIZES, Budget.parse("0.5 bits"))
+
+
+@pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0])
+def test_a_cost_that_is_none_is_refused(cost: float) -> None:
+    with pytest.raises(InputError, match="the cost of 'a' at 1 bits is"):
+        allocate({"a": {BITS[0]: cost}}, SIZES, Budget.parse("8 bits"))
