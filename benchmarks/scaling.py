@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from measure import Spread, Step, interleaved, network, objective, plain, ratios, training_step, write
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from pdqat import ChannelConstraint
@@ -59,7 +60,7 @@ def main() -> None:
         seconds = interleaved({name: make() for name, make in makers.items()}, ROUNDS)
         torch.set_num_threads(all_threads)
         first = next(iter(makers))
-        table = Table(title=f"{group}: median [quartiles] of {ROUNDS} rounds")
+        table = Table(title=escape(f"{group}: median [quartiles] of {ROUNDS} rounds"))
         for heading in ("", "seconds a step", f"times that of {first}"):
             table.add_column(heading)
         results[group] = {}

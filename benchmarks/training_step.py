@@ -37,6 +37,7 @@ from measure import (
     write,
 )
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
@@ -198,7 +199,7 @@ def earlier(name: str) -> list[dict[str, Any]]:
 
 
 def show(entries: list[dict[str, Any]], console: Console) -> None:
-    table = Table(title="batch 128, 2 bits; ratio to plain training in the same mode: median [quartiles]")
+    table = Table(title=escape("batch 128, 2 bits; ratio to plain training in the same mode: median [quartiles]"))
     for heading in ("depth", "width", "mode", "variant", "images/s", "ratio", "floor", "n"):
         table.add_column(heading)
     for entry in entries:

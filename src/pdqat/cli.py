@@ -1,4 +1,4 @@
-"""The command line: pdqat train, eval, show, paper and data."""
+"""The command line: pdqat train, eval, show, sensitivity, plan, paper and data."""
 
 import argparse
 import dataclasses
@@ -16,6 +16,7 @@ from rich.console import Console
 
 import pdqat
 from pdqat import data
+from pdqat.allocation.command import add_commands as add_plan_commands
 from pdqat.errors import InputError
 from pdqat.paper.command import add_commands as add_paper_commands
 from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
@@ -180,6 +181,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("run", type=Path, metavar="RUN", help="run folder")
     show.add_argument("--json", action="store_true", help="print the summary as JSON")
 
+    add_plan_commands(commands)
     add_paper_commands(commands)
 
     fetch = commands.add_parser("data", help="fetch and verify a data set")

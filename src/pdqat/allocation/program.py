@@ -18,6 +18,8 @@ from pdqat.precision import Precision
 Costs = Mapping[str, Mapping[Precision, float]]
 """Per layer the predicted cost of every precision that it may have."""
 
+BETTER = 1e-4
+"""A plan is better if it costs less by this part."""
 _SLACK = 1e-9
 """Sums that differ by less, relatively, are the same budget."""
 
@@ -96,7 +98,7 @@ class _Program:
         """The least use of all plans that cost less."""
         if cost <= 0:
             return None
-        return self._solve(self._uses, self._costs, cost * (1 - 1e-6))
+        return self._solve(self._uses, self._costs, cost * (1 - BETTER))
 
     def cost(self, chosen: np.ndarray) -> float:
         """Predicted, of a choice."""
@@ -111,10 +113,10 @@ class _Program:
         return {layer: precision for (layer, precision), taken in zip(self._choices, chosen, strict=True) if taken}
 
     def _solve(self, objective: np.ndarray, limited: np.ndarray, limit: float) -> np.ndarray | None:
-        """Numbers are scaled to about 1, where the solver's tolerances are meant."""
+        """Limit and objective are scaled to 1, where the solver's tolerances are meant."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
-        scale = float(limited.max()) or 1.0
+        scale = limit or 1.0
         goal = objective / (float(objective.max()) or 1.0)
         constraints = [
             LinearConstraint(self._of_layer, 1, 1),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from pdqat.layers.arithmetic import in_autocast
 from pdqat.layers.distances import precise
+from pdqat.layers.recorder import candidate_name
 from pdqat.layers.state import Gradient, ViewState
 from pdqat.precision import FULL, Precision
 from pdqat.quantizers import Quantizer, Scheme
@@ -61,9 +62,16 @@ class PrecisionLayer(nn.Module):
         z = self._quantized_input(view, input, precision)
         output = self.operate(z, self._quantized_weight(view, precision, live), bias)
         recorder = self.state.recorder
-        if recorder is not None and recorder.wants(self.name):
+        if recorder is not None:
             is_read = any(plan[reader].activation is not None for reader in self.readers)
-            self._record_twin(view.activation.full if is_read else _as_is, z.detach(), output.detach())
+            read = view.activation.full if is_read else _as_is
+            if recorder.wants(self.name):
+                self._record_twin(self.name, read, z.detach(), output.detach())
+            for candidate in recorder.candidates:
+                low = self.operate(
+                    self._quantized_input(view, input, candidate), self._quantized_weight(view, candidate, False), bias
+                )
+                self._record_twin(candidate_name(self.name, candidate), read, view.activation.full(input), low)
         return output
 
     @property
@@ -114,18 +122,18 @@ class PrecisionLayer(nn.Module):
             return view.weight.straight_through(self.weight, bits)
         return view.weight.quantize(self.weight.detach(), bits)
 
-    def _record_twin(self, read: Callable[[Tensor], Tensor], z: Tensor, low: Tensor) -> None:
-        """Compare layer(z, full(w)) with layer(z, quantize(w)); z and the low side are constants."""
+    def _record_twin(self, name: str, read: Callable[[Tensor], Tensor], z: Tensor, low: Tensor) -> None:
+        """Compare layer(z, full(w)) with the low side; both z and the low side are constants."""
         recorder = self.state.recorder
         assert recorder is not None
         if z.dim() + self.channel_dim > 0:  # else it is a single sample without a batch dimension
             z, low = recorder.sampled(z), recorder.sampled(low)
         full = self.operate(z, self.full_weight(), None if self.bias is None else self.bias.detach())
-        recorder.compare(self.name, full, low, self.channel_dim, at_reader=False)
+        recorder.compare(name, full, low, self.channel_dim, at_reader=False)
         if self.norm_after is not None:
-            recorder.defer(self.name, self.norm_after, full - low, read)
+            recorder.defer(name, self.norm_after, full - low, read)
         else:
-            recorder.compare(self.name, read(full), read(low), self.channel_dim, at_reader=True)
+            recorder.compare(name, read(full), read(low), self.channel_dim, at_reader=True)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """A plain model's state has no quantisers: keep the ones that are here."""

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pdqat.errors import InputError
 from pdqat.layers.distances import Distance, precise
+from pdqat.precision import Precision
 
 FEWEST_ROWS = 16
 """A sample is not smaller: the relative distance divides by a variance, which few rows can't tell."""
@@ -30,6 +31,11 @@ class Request:
 
     names: frozenset[str]
     distance: Distance
+
+
+def candidate_name(layer: str, precision: Precision) -> str:
+    """Under which a layer's distance at another precision than the plan's is recorded."""
+    return f"{layer}@{precision}"
 
 
 @dataclass(frozen=True)
@@ -44,9 +50,11 @@ class _Pending:
 class Recorder:
     """Per distance and name the distances per channel, one entry for every call of the layer or block."""
 
-    def __init__(self, requests: Iterable[Request], part: float = 1.0) -> None:
+    def __init__(self, requests: Iterable[Request], part: float = 1.0, candidates: Iterable[Precision] = ()) -> None:
         self._requests = tuple(requests)
         self._part = part
+        self.candidates = tuple(candidates)
+        """Precisions at which layers are compared beside the plan's own, under the name `candidate_name`."""
         self._rows: dict[int, Tensor] = {}
         self._pending: dict[str, list[_Pending]] = defaultdict(list)
         self._found: dict[tuple[Distance, str], list[Tensor]] = defaultdict(list)

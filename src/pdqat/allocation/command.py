@@ -1,0 +1,141 @@
+"""`pdqat sensitivity` and `pdqat plan`."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from pdqat.allocation.budget import Budget
+from pdqat.allocation.plan_file import write_plan
+from pdqat.allocation.prices import costs, prices
+from pdqat.allocation.program import Allocation, allocate
+from pdqat.errors import InputError
+from pdqat.precision import FULL, Precision
+from pdqat.sensitivity import RANKINGS, ranking
+from pdqat.sensitivity.probe import distances
+from pdqat.sensitivity.report import WIDTH, as_csv, report, show
+from pdqat.sensitivity.subject import IMAGES, Subject
+from pdqat.training import Run
+
+CANDIDATES = "1,2,4,8"
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the command line."""
+    sensitivity = commands.add_parser(
+        "sensitivity",
+        help="rank a run's layers by what their precision costs",
+        description="Rank the layers of a finished run, by its multipliers or by what others use instead.",
+    )
+    sensitivity.set_defaults(command=_sensitivity)
+    _add_common(sensitivity)
+    formats = sensitivity.add_mutually_exclusive_group()
+    formats.add_argument("--json", action="store_true", help="print JSON")
+    formats.add_argument("--csv", action="store_true", help="print CSV")
+
+    plan = commands.add_parser(
+        "plan",
+        help="choose every layer's bits under a budget",
+        description="The plan with the least predicted cost under a budget, solved exactly.",
+    )
+    plan.set_defaults(command=_plan)
+    _add_common(plan)
+    plan.add_argument("--budget", required=True, metavar="TEXT", help="such as '2.5 bits', '40 KB' or '0.5 GBOPs'")
+    plan.add_argument(
+        "--bits", default=CANDIDATES, metavar="LIST", help=f"precisions to choose from (default: {CANDIDATES})"
+    )
+    plan.add_argument(
+        "--pin", nargs="+", default=[], metavar="PATTERN=X", help="precision of layers that is not to be chosen"
+    )
+    plan.add_argument("--out", type=Path, metavar="FILE", help="where to write the plan (default: RUN/plan.toml)")
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("--rank", default="dual", metavar="NAME", help=f"{', '.join(RANKINGS)} (default: dual)")
+    parser.add_argument(
+        "--images", type=_count, default=IMAGES, metavar="N", help=f"validation images to judge by (default: {IMAGES})"
+    )
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, not {text!r}")
+    return int(text)
+
+
+def _sensitivity(options: argparse.Namespace) -> None:
+    rank = ranking(options.rank)
+    subject = Subject(Run.open(options.run), options.images)
+    reports = report(subject, rank(subject))
+    if options.json:
+        print(json.dumps([asdict(each) for each in reports], indent=2))
+    elif options.csv:
+        print(as_csv(reports), end="")
+    else:
+        show(Console(width=max(WIDTH, Console().width)), reports, options.rank)
+
+
+def _plan(options: argparse.Namespace) -> None:
+    budget, candidates, pinned = Budget.parse(options.budget), _candidates(options.bits), _pins(options.pin)
+    rank = ranking(options.rank)
+    subject = Subject(Run.open(options.run), options.images)
+    found = planned(subject, rank(subject), options.rank == "dual", budget, candidates, pinned)
+    path = options.out or options.run / "plan.toml"
+    about = f"{found.used} of {budget}; predicted cost {found.cost:.4g}, by {options.rank}"
+    write_plan(path, found.precisions, about)
+    _show_plan(Console(), subject, found, budget, str(path))
+
+
+def planned(
+    subject: Subject,
+    scores: dict[str, float],
+    are_prices: bool,
+    budget: Budget,
+    candidates: Sequence[Precision],
+    pinned: dict[str, Precision],
+) -> Allocation:
+    """The cheapest plan for a subject whose layers have these scores."""
+    own = {layer: subject.plan[layer] for layer in scores}
+    tried = list(dict.fromkeys([*candidates, *pinned.values(), *own.values()]))
+    measured = distances(subject, tried)
+    price = prices(scores, measured, None if are_prices else own)
+    sizes = {layer: subject.sizes[layer] for layer in price}
+    return allocate(costs(price, measured, candidates, pinned), sizes, budget)
+
+
+def _candidates(text: str) -> list[Precision]:
+    found = [Precision.parse(each) for each in text.replace(",", " ").split()]
+    if not found:
+        raise InputError("--bits must name at least one precision, such as 1,2,4,8")
+    return list(dict.fromkeys(found))
+
+
+def _pins(texts: Sequence[str]) -> dict[str, Precision]:
+    pins = {}
+    for text in texts:
+        pattern, sign, precision = text.rpartition("=")
+        if not sign or not pattern:
+            raise InputError(f"--pin takes PATTERN=PRECISION, not {text!r}")
+        pins[pattern] = Precision.parse(precision)
+    return pins
+
+
+def _show_plan(console: Console, subject: Subject, found: Allocation, budget: Budget, path: str) -> None:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("layer", "was", "bits", "weights"):
+        table.add_column(heading)
+    for layer, precision in found.precisions.items():
+        bits = "full" if precision == FULL else str(precision)
+        table.add_row(layer, str(subject.plan[layer]), bits, f"{subject.sizes[layer].parameters:,}")
+    console.print(table)
+    lines = [f"predicted cost {found.cost:.4g}, using {found.used} of {budget}"]
+    if found.next_budget is not None:
+        lines.append(f"the next better plan costs {found.next_cost:.4g} and takes {found.next_budget}")
+    console.print("\n".join([*lines, f"plan: {path}"]), highlight=False, markup=False, soft_wrap=True)

@@ -1,0 +1,16 @@
+"""The multipliers of the run: what a layer's constraint costs the objective (Theorem 1 of the paper)."""
+
+from pdqat.errors import InputError
+from pdqat.sensitivity.subject import Subject
+
+
+def multipliers(subject: Subject) -> dict[str, float]:
+    """After the last epoch."""
+    last = subject.run.metrics()[-1]["constraints"]
+    found = {each["where"]: float(each["multiplier"]) for each in last if each["kind"] == "layer"}
+    if not found:
+        raise InputError(
+            f"the run {subject.run.path} has no layer multipliers: train with method pdqat-layers and level layer, "
+            "or choose another ranking"
+        )
+    return found

@@ -1,0 +1,117 @@
+"""Subject: a finished run's chosen model with held-out images, as every ranking needs it."""
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from pdqat.allocation import LayerSize
+from pdqat.errors import InputError
+from pdqat.layers import Network
+from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
+from pdqat.precision import BitPlan
+from pdqat.training import Run
+from pdqat.training.config import Method
+from pdqat.training.files import load_checkpoint
+from pdqat.training.setup import Setup
+
+IMAGES = 1000
+
+
+class Subject:
+    """One plan of a run, and so many validation images to judge it by."""
+
+    def __init__(self, run: Run, images: int = IMAGES) -> None:
+        self.run = run
+        self.summary = run.summary()
+        config = run.config()
+        if config.method is Method.FULL:
+            raise InputError(
+                f"the run {run.path} trained full precision only; its layers have no low precision to rank"
+            )
+        if len(config.bits) > 1:
+            raise InputError(
+                f"the run {run.path} has {len(config.bits)} plans; layers are ranked for runs with one plan"
+            )
+        self.setup = Setup(dataclasses.replace(config, init=None))
+        self.setup.load(load_checkpoint(run.best), run.best)
+        self.setup.objective.eval()
+        self._images = images
+
+    @property
+    def net(self) -> Network:
+        """The network with the chosen model's weights."""
+        return self.setup.net
+
+    @property
+    def plan(self) -> BitPlan:
+        """The run's plan."""
+        return next(iter(self.net.plans.values()))
+
+    @property
+    def layers(self) -> dict[str, PrecisionLayer]:
+        """Those that the plan quantises, in the order of the model."""
+        low = set(self.plan.low_layers)
+        return {name: layer for name, layer in self.net.layers.items() if name in low}
+
+    def quantizers(self, name: str) -> LayerQuantizers:
+        """Of a layer under the plan."""
+        view = self.net.layers[name].views[self.plan.name]
+        assert isinstance(view, LayerQuantizers)
+        return view
+
+    def batches(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """The held-out images."""
+        left = self._images
+        for inputs, target in self.setup.validation_batches():
+            if left <= 0:
+                return
+            yield inputs[:left], target[:left]
+            left -= len(target)
+
+    @cached_property
+    def sizes(self) -> dict[str, LayerSize]:
+        """Parameters and multiply-accumulates of every layer that can be quantised."""
+        positions: dict[str, int] = {}
+
+        def count(layer: PrecisionLayer, _: Any, output: Tensor) -> None:
+            channels = output.shape[layer.channel_dim]
+            positions[layer.name] = positions.get(layer.name, 0) + output.numel() // (len(output) * channels)
+
+        hooks = [layer.register_forward_hook(count) for layer in self.net.layers.values()]
+        inputs, _ = next(self.batches())
+        with torch.no_grad():
+            self.net(inputs[:1])
+        for hook in hooks:
+            hook.remove()
+        return {
+            name: LayerSize(layer.weight.numel(), positions[name] * layer.weight.numel())
+            for name, layer in self.net.layers.items()
+        }
+
+    @cached_property
+    def plain(self) -> nn.Module:
+        """A copy as the full-precision view computes it, without anything of quantisation in it."""
+        model = copy.deepcopy(self.net).restore(bake=True)
+        return model.eval()
+
+    def plain_weight(self, name: str) -> Tensor:
+        """A layer's weight in `plain`."""
+        weight = self.plain.get_submodule(name).weight
+        assert isinstance(weight, Tensor)
+        return weight
+
+    def weight_errors(self) -> dict[str, Tensor]:
+        """Per layer quantize(w) - full(w); zero where the plan leaves the weights alone."""
+        errors = {}
+        with torch.no_grad():
+            for name, layer in self.layers.items():
+                bits = self.plan[name].weight
+                full = layer.full_weight()
+                quantizer = self.quantizers(name).weight
+                errors[name] = torch.zeros_like(full) if bits is None else quantizer.quantize(layer.weight, bits) - full
+        return errors
