@@ -17,6 +17,7 @@ from rich.console import Console
 import pdqat
 from pdqat import data
 from pdqat.allocation.command import add_commands as add_plan_commands
+from pdqat.allocation.plan_file import read_plan
 from pdqat.errors import InputError
 from pdqat.paper.command import add_commands as add_paper_commands
 from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
@@ -72,14 +73,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _train(options: argparse.Namespace) -> None:
     flags = {each.name: getattr(options, each.name) for each in dataclasses.fields(TrainConfig) if each.name in options}
     if options.resume is not None:
-        if flags or options.config or options.preset or options.out:
+        if flags or options.config or options.preset or options.out or options.plan_file or options.source:
             raise InputError("--resume takes everything from the run folder: give no other option with it")
         run = Run.open(options.resume)
         if run.summary_file.exists():
             raise InputError(f"the run {run.path} is finished; see it with: pdqat show {run.path}")
         setup = _setup(run) if run.last.exists() else Setup(run.config())
     else:
-        config = resolve_config(options.preset, read_toml(options.config) if options.config else {}, flags)
+        given = _going_on(options) | (read_toml(options.config) if options.config else {})
+        config = resolve_config(options.preset, given, flags)
         config = dataclasses.replace(config, data_path=_absolute(config.data_path), init=_absolute(config.init))
         folder = options.out or Path("runs") / f"{config.data}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
         if folder.exists():
@@ -98,6 +100,22 @@ def _train(options: argparse.Namespace) -> None:
         with TrainingProgress(console) as progress:
             summary = trainer.train(progress)
     show_summary(console, summary, str(run.path))
+
+
+def _going_on(options: argparse.Namespace) -> dict[str, Any]:
+    """What --from and --plan say: the configuration of a run to go on from, and every layer's precision."""
+    given: dict[str, Any] = {}
+    if options.source is not None:
+        if options.preset is not None:
+            raise InputError("--from takes the options of the run that it goes on from: give no --preset with it")
+        run = Run.open(options.source)
+        run.summary()  # a finished run
+        before = {key: value for key, value in dataclasses.asdict(run.config()).items() if value is not None}
+        given = {**before, "init": str(run.best), "carry": True}
+    if options.plan_file is not None:
+        plan = {layer: str(precision) for layer, precision in read_plan(options.plan_file).items()}
+        given = {**given, "plan": plan, "layers": {}}
+    return given
 
 
 def _absolute(path: str | None) -> str | None:
@@ -159,11 +177,21 @@ def _parser() -> argparse.ArgumentParser:
         "Every option is also a key of the file given with --config (with underscores).",
         argument_default=argparse.SUPPRESS,
     )
-    train.set_defaults(command=_train, resume=None, config=None, preset=None, out=None)
+    train.set_defaults(command=_train, resume=None, config=None, preset=None, out=None, plan_file=None, source=None)
     train.add_argument("--config", type=Path, metavar="FILE", help="TOML file with any of the options below")
     presets = ", ".join(PRESETS)
     train.add_argument("--preset", metavar="NAME", help=f"start from a set of options: {presets}")
     train.add_argument("--out", type=Path, metavar="DIR", help="run folder to make; by default a new one below runs/")
+    train.add_argument(
+        "--plan", type=Path, dest="plan_file", metavar="FILE", help="precision of each layer, as pdqat plan writes it"
+    )
+    train.add_argument(
+        "--from",
+        type=Path,
+        dest="source",
+        metavar="RUN",
+        help="go on from a finished run: its options unless given here, its best weights, its multipliers",
+    )
     train.add_argument("--resume", type=Path, metavar="RUN", help="continue the run in this folder")
     _add_config_flags(train)
 
@@ -197,6 +225,8 @@ def _add_config_flags(parser: argparse.ArgumentParser) -> None:
     """A flag for every field of TrainConfig, checked where all values are checked."""
     hints = get_type_hints(TrainConfig)
     for each in dataclasses.fields(TrainConfig):
+        if each.name == "plan":
+            continue  # comes from a file
         flag, text, hint = f"--{each.name.replace('_', '-')}", each.metadata["help"], hints[each.name]
         default = each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
         shown = " ".join(map(str, default)) if isinstance(default, list | dict) else str(default)

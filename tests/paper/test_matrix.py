@@ -23,6 +23,7 @@ def finish(folder: Path) -> None:
     """Leave behind what a trained cell leaves behind."""
     constraints = [{"kind": "layer", "where": name, "multiplier": value} for name, value in MULTIPLIERS.items()]
     Run(folder).write_metrics([{"constraints": constraints}] * 2)
+    Run(folder).write_summary({"accuracy": {}, "plans": {"2-bit": dict.fromkeys(MULTIPLIERS, "2")}})
     (folder / MEASURED).write_text("{}")
 
 
@@ -133,7 +134,7 @@ def test_kept_layers_follow_from_the_finished_base(tmp_path: Path, largest: bool
     matrix(tmp_path, [cell]).run(executor, Notes())
     assert executor.begun == [BASE.name, cell.name]
     expected = kept or ["stages.0.0.conv0", "stages.1.0.conv0"]
-    assert cell.run(tmp_path).config().layers == dict.fromkeys(expected, "full")
+    assert cell.run(tmp_path).config().plan == {name: "full" if name in expected else "2" for name in MULTIPLIERS}
 
 
 def test_a_failure_is_reported_and_the_rest_is_trained(tmp_path: Path) -> None:

@@ -1,19 +1,24 @@
 """`pdqat sensitivity` and `pdqat plan` through the command line."""
 
 import csv
+import dataclasses
 import io
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
-from pdqat.allocation.plan_file import check_plan, read_plan, write_plan
+from pdqat.allocation.plan_file import read_plan, write_plan
 from pdqat.cli import main
 from pdqat.errors import InputError
 from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.subject import Subject
 from pdqat.training import Run
+from pdqat.training.files import load_checkpoint
+from pdqat.training.setup import Setup
 
 
 def test_layers_come_ranked_with_their_evidence(relative_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,7 +69,7 @@ def test_a_plan_keeps_to_its_budget(
     used = {"bits": weights / total, "KB": weights / 8000, "MBOPs": operations / 1e6}
     amount, unit = budget.split()
     assert used[unit] <= float(amount) * (1 + 1e-6)
-    check_plan(plan, relative_run.summary()["plans"]["2-bit"], path)
+    assert list(plan) == read_layers(relative_run)
 
 
 def test_pinned_layers_keep_what_they_are_given(relative_run: Run, tmp_path: Path) -> None:
@@ -123,9 +128,68 @@ def test_what_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
         read_plan(path)
 
 
-def test_a_plan_of_another_model_is_refused() -> None:
-    path = Path("plan.toml")
-    with pytest.raises(InputError, match="it names 'x', which the model has not"):
-        check_plan(["a", "x"], ["a"], path)
-    with pytest.raises(InputError, match="it says nothing of 'b'"):
-        check_plan(["a"], ["a", "b"], path)
+def test_training_goes_on_under_a_plan_with_weights_norms_and_multipliers(relative_run: Run, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.toml"
+    arguments = ["--budget", "2.5 bits", "--images", "50", "--out", str(plan), "--pin", "stages.0.0.conv0=full"]
+    assert main(["plan", str(relative_run.path), *arguments]) == 0
+    common = ["train", "--from", str(relative_run.path), "--plan", str(plan)]
+    assert main([*common, "--epochs", "1", "--dual-rate", "0", "--lr", "1e-30", "--out", str(tmp_path / "next")]) == 0
+    run = Run.open(tmp_path / "next")
+    config, before = run.config(), relative_run.config()
+    chosen = read_plan(plan)
+    assert {layer: Precision.parse(bits) for layer, bits in config.plan.items()} == chosen
+    assert (config.train_images, config.layer_tolerance) == (before.train_images, before.layer_tolerance)
+    best = {each["where"]: each["multiplier"] for each in relative_run.summary()["constraints"]}
+    carried = {each["where"]: each["multiplier"] for each in run.metrics()[-1]["constraints"]}
+    assert carried == {where: best[where] for where in carried}
+    assert "stages.0.0.conv0" not in carried
+    assert len(carried) == len(best) - 1
+    old, new = (load_checkpoint(each.best)["model"] for each in (relative_run, run))
+    norms = [key for key in new if key.endswith("views.mixed.weight")]
+    assert norms
+    for key in norms:
+        torch.testing.assert_close(new[key], old[key.replace("mixed", "2-bit")])
+        assert not torch.equal(new[key], torch.ones_like(new[key]))
+    torch.testing.assert_close(new["stages.1.0.conv0.weight"], old["stages.1.0.conv0.weight"])
+    assert run.summary()["plans"]["mixed"]["stages.0.0.conv0"] == "full"
+
+
+def test_a_layer_kept_high_by_a_plan_computes_what_it_computed_in_full_precision(relative_run: Run) -> None:
+    everything = dict.fromkeys(read_layers(relative_run), "8")
+    kept = {**everything, "stages.1.0.conv0": "full"}
+    setup = Setup(dataclasses.replace(relative_run.config(), plan=kept, bits=["8"]))
+    layer = setup.net.layers["stages.1.0.conv0"]
+    x = torch.rand(2, 8, 8, 8)
+    with torch.no_grad(), setup.net.under("mixed"):
+        under_plan = layer(x)
+    with torch.no_grad():
+        torch.testing.assert_close(under_plan, layer(x))
+    assert not torch.equal(layer.full_weight(), layer.weight)
+
+
+def read_layers(run: Run) -> list[str]:
+    return list(run.summary()["plans"]["2-bit"])
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda plan: plan | {"nowhere": "2"}, "plan 'mixed' names the layer 'nowhere', which the model does not have"),
+        (lambda plan: plan | {"stages.0.0.conv0": "9"}, "bits must be from 1 to 8, not 9"),
+        (lambda _: {}, "is not a plan: it must hold one table, [layers]"),
+    ],
+)
+def test_a_plan_of_another_model_or_none_at_all_is_refused(
+    relative_run: Run,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[dict[str, str]], dict[str, str]],
+    sentence: str,
+) -> None:
+    path = tmp_path / "plan.toml"
+    layers = change(dict.fromkeys(read_layers(relative_run), "4"))
+    path.write_text("[layers]\n" + "".join(f"'{layer}' = '{bits}'\n" for layer, bits in layers.items()))
+    out = tmp_path / "run"
+    assert main(["train", "--from", str(relative_run.path), "--plan", str(path), "--out", str(out)]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not out.exists()

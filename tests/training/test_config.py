@@ -22,6 +22,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "model": "resnet32",
     "width": 3,
     "init": "weights.safetensors",
+    "carry": True,
     "bits": ["w4a8", "1"],
     "layers": {"stages.0.0.conv0": "8", "*.conv1": "full"},
     "quantizer": "uniform-channel",
@@ -95,8 +96,15 @@ def test_an_unknown_preset_is_refused(preset: Any) -> None:
 def test_every_key_survives_the_way_through_the_file(tmp_path: Path) -> None:
     config = TrainConfig(**NOTHING_AS_DEFAULT)
     same = [key for key in KEYS if getattr(config, key) == getattr(TrainConfig(), key)]
-    assert same == ["method"], "level 'block' is of pdqat-layers, the default; every other key must be told"
+    assert same == ["plan", "method"], "layers exclude a plan, and level 'block' is of pdqat-layers, the default"
     assert read(tmp_path / "config.toml", to_toml(config)) == config
+    planned = TrainConfig(plan={"stages.0.0.conv0": "w4a8", "head": "full"})
+    assert read(tmp_path / "planned.toml", to_toml(planned)) == planned
+
+
+def test_a_plan_leaves_no_room_for_layer_rules() -> None:
+    with pytest.raises(InputError, match="layers are given beside a plan"):
+        TrainConfig(plan={"head": "2"}, layers={"head": "4"})
 
 
 @pytest.mark.parametrize("preset", [None, *PRESETS])

@@ -6,7 +6,7 @@
 """
 
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import tomli_w
@@ -35,12 +35,3 @@ def read_plan(path: Path) -> dict[str, Precision]:
         return {layer: Precision.parse(precision) for layer, precision in layers.items()}
     except InputError as error:
         raise InputError(f"in the plan {path}: {error}") from error
-
-
-def check_plan(precisions: Iterable[str], layers: Iterable[str], path: Path) -> None:
-    """Refuse a plan of another model."""
-    names, known = set(precisions), set(layers)
-    unknown, missing = sorted(names - known), sorted(known - names)
-    if unknown or missing:
-        what = f"it names {unknown[0]!r}, which the model has not" if unknown else f"it says nothing of {missing[0]!r}"
-        raise InputError(f"the plan {path} is of another model: {what}")

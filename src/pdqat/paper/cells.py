@@ -34,6 +34,12 @@ class Kept:
             raise InputError(f"{run.metrics_file} is damaged: it holds no multipliers of layers") from error
         return dict(sorted(found.items(), key=lambda pair: pair[1], reverse=self.largest)[: self.count])
 
+    def plan(self, folder: Path, bits: int) -> dict[str, str]:
+        """Every layer's precision: as a plan, so that those in full precision still use the quantiser's limit."""
+        kept = self.multipliers(folder)
+        every = next(iter(self.base.run(folder).summary()["plans"].values()))
+        return {layer: "full" if layer in kept else str(bits) for layer in every}
+
     def __str__(self) -> str:
         return f"{self.count}-{'largest' if self.largest else 'smallest'}"
 
@@ -88,7 +94,7 @@ class Cell:
         if self.method is Method.PDQAT_LAYERS:
             options |= {"layer_tolerance": self.tolerance, "output_tolerance": self.output_tolerance}
         if self.kept is not None:
-            options["layers"] = dict.fromkeys(self.kept.multipliers(folder), "full")
+            options["plan"] = self.kept.plan(folder, self.bits)
         if self.starts_from is not None:
             options["init"] = f"../{self.starts_from.name}/best.pt"  # from its own folder: see train_cell
         if self.short:

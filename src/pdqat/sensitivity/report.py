@@ -13,7 +13,7 @@ from pdqat.sensitivity.subject import Subject
 
 LAST_EPOCHS = 2
 BAR = 10
-WIDTH = 100
+WIDTH = 112
 """Columns that the table takes."""
 
 

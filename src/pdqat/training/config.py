@@ -141,11 +141,17 @@ class TrainConfig:
     model: str = _option("preresnet-small", f"network: {', '.join(models.NAMES)}", _one_of(models.NAMES))
     width: int = _option(1, "factor on the number of channels", _at_least(1))
     init: str | None = _option(None, "start from the weights in this file (safetensors, torch, or a run's checkpoint)")
+    carry: bool = _option(
+        False, "take over the multipliers and low-precision norms of the run's checkpoint in init too"
+    )
 
     bits: list[str] = _option(
         ["2"], "precision of each plan: 1 to 8, w4a8, w4, a8; several are trained at once", _precisions
     )
     layers: dict[str, str] = _option({}, "precision by layer name or pattern, for example head=8", _precisions)
+    plan: dict[str, str] = _option(
+        {}, "precision of each layer, as `pdqat plan` chose them; takes the place of bits and layers", _precisions
+    )
     quantizer: str = _option("dorefa", f"quantiser: {', '.join(SCHEMES)}", _one_of(tuple(SCHEMES)))
 
     method: Method = _option(Method.PDQAT_LAYERS, "what to train")
@@ -252,6 +258,8 @@ def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[s
         raise InputError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
     values = {**(PRESETS[preset] if preset else {}), **given}
     config = TrainConfig(**values)
+    if config.carry and config.init is None:
+        raise InputError("carry takes over from the checkpoint in init, which is not given")
     if preset == "paper" and "output_tolerance" not in given and len(config.bits) == 1:
         return dataclasses.replace(
             config, output_tolerance=PAPER_OUTPUT_TOLERANCES.get(str(Precision.parse(config.bits[0])))
@@ -286,6 +294,8 @@ def _check_together(config: TrainConfig) -> None:
             "quantizer 'lsq' learns its step by a straight-through gradient: "
             "use method 'ste', or gradient 'straight-through'"
         )
+    if config.plan and config.layers:
+        raise InputError("layers are given beside a plan that names each layer's precision; give one or the other")
     if config.compile_fallback and not config.compile:
         raise InputError("compile_fallback is on, but compile is not; set both")
     if config.data == "folder" and config.data_path is None:

@@ -10,12 +10,16 @@ from pdqat import data, models
 from pdqat.data import Batches
 from pdqat.errors import InputError
 from pdqat.layers import prepare
+from pdqat.precision import BitPlan, Precision
+from pdqat.training.carry import carry_over
 from pdqat.training.config import NormChoice, TrainConfig
 from pdqat.training.files import load_weights
 from pdqat.training.objectives import make_objective
 
 EVALUATION_BATCH = 500
 EXAMPLE_IMAGES = 64
+MIXED = "mixed"
+"""What the view of a plan by layers is called."""
 
 
 class Setup:
@@ -45,12 +49,16 @@ class Setup:
         self.net = prepare(
             model,
             example,
-            config.bits,
+            [BitPlan(MIXED, {layer: Precision.parse(bits) for layer, bits in config.plan.items()})]
+            if config.plan
+            else config.bits,
             layers=config.layers,
             quantizer=config.quantizer,
             tied_norms=config.norm is NormChoice.TIED,
         )
         self.objective = make_objective(self.net, config).to(self.device)
+        if config.carry and config.init is not None:
+            carry_over(self.net, self.objective, Path(config.init))
 
     def epoch_seed(self, epoch: int) -> int:
         """Different for every epoch of every seed."""

@@ -1,0 +1,52 @@
+"""Going on from a run under another plan: what belongs to its low-precision view moves over to the new one."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pdqat.errors import InputError
+from pdqat.lagrangian import Lagrangian
+from pdqat.layers import Network
+from pdqat.training.files import load_checkpoint
+from pdqat.training.objectives import Objective
+
+
+def carry_over(net: Network, objective: Objective, path: Path) -> None:
+    """Take the norms and quantisers of the view, and the multipliers of constraints that are still there."""
+    checkpoint = load_checkpoint(path)
+    found = {match.group(1) for key in checkpoint["model"] if (match := re.search(r"(?:^|\.)views\.([^.]+)\.", key))}
+    if len(found) != 1 or len(net.plans) != 1:
+        raise InputError(
+            f"to carry over, the checkpoint {path} and the new training need one plan each, not {len(found)} and "
+            f"{len(net.plans)}"
+        )
+    _carry_view(net, checkpoint["model"], found.pop(), path)
+    if isinstance(objective, Lagrangian):
+        _carry_multipliers(objective, checkpoint["duals"])
+
+
+def _carry_view(net: Network, state: dict[str, Any], old: str, path: Path) -> None:
+    new = next(iter(net.plans))
+    own = net.state_dict()
+    moved = {key.replace(f"views.{old}.", f"views.{new}."): value for key, value in state.items()}
+    try:
+        net.load_state_dict({**own, **{key: value for key, value in moved.items() if key in own}})
+    except RuntimeError as error:
+        raise InputError(f"the checkpoint {path} is of another model") from error
+
+
+@torch.no_grad()
+def _carry_multipliers(objective: Lagrangian, duals: dict[str, Any]) -> None:
+    """By kind and place; layers that were not constrained before start where they always do."""
+    names = duals.get("duals._extra_state", {}).get("names", [])
+    own = objective.duals.named()
+    before = duals.get("duals.multipliers")
+    if before is None or len(names) != len(before):
+        return  # no multipliers, or several to a name, one for each channel
+    by_place = {name.partition("/")[2]: value for name, value in zip(names, before, strict=True)}
+    for name, multiplier in own.items():
+        place = name.partition("/")[2]
+        if place in by_place and len(multiplier) == 1:
+            multiplier.copy_(by_place[place])
