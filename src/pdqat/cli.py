@@ -182,9 +182,8 @@ def _parser() -> argparse.ArgumentParser:
     presets = ", ".join(PRESETS)
     train.add_argument("--preset", metavar="NAME", help=f"start from a set of options: {presets}")
     train.add_argument("--out", type=Path, metavar="DIR", help="run folder to make; by default a new one below runs/")
-    train.add_argument(
-        "--plan", type=Path, dest="plan_file", metavar="FILE", help="precision of each layer, as pdqat plan writes it"
-    )
+    explained = {each.name: each.metadata["help"] for each in dataclasses.fields(TrainConfig)}
+    train.add_argument("--plan", type=Path, dest="plan_file", metavar="FILE", help=explained["plan"])
     train.add_argument(
         "--from",
         type=Path,

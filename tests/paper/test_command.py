@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -149,16 +150,17 @@ def test_figure_1_keeps_layers_by_the_multipliers_of_the_base_and_is_drawn(tmp_p
     assert (tmp_path / "duals.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_cell_that_cannot_be_trained_is_named_with_the_reason(tmp_path: Path) -> None:
+def test_a_cell_that_cannot_be_trained_is_named_with_the_reason(undisturbed: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cells" / "ste-2bit-seed0"
     folder.mkdir(parents=True)
-    (folder / "config.toml").write_text("data = 'cifar10'\ndata_path = 'nowhere'\n")
+    shutil.copy(undisturbed / "cells" / "ste-2bit-seed0" / "config.toml", folder)
+    (folder / "last.pt").write_text("no checkpoint")
     arguments = ("paper", "run", "table1", "--protocol", "trial", "--only", "ste-2bit-*", "--folder", tmp_path)
     process = start(*arguments)
     _, said = process.communicate()
     assert process.returncode == 2
     assert said.startswith("pdqat: 1 of 1 cells failed: ste-2bit-seed0: ")
-    assert "nowhere" in said
+    assert "last.pt is damaged or not a torch file" in said
     assert "Traceback" not in said
 
 

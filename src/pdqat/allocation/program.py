@@ -114,8 +114,10 @@ class _Program:
 
     def _solve(self, objective: np.ndarray, limited: np.ndarray, limit: float) -> np.ndarray | None:
         """Limit and objective are scaled to 1, where the solver's tolerances are meant."""
-        from scipy.optimize import Bounds, LinearConstraint, milp
-
+        try:
+            from scipy.optimize import Bounds, LinearConstraint, milp
+        except ImportError as error:
+            raise InputError("choosing a plan needs scipy: pip install 'pdqat[plan]'") from error
         scale = limit or 1.0
         goal = objective / (float(objective.max()) or 1.0)
         constraints = [

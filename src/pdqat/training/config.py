@@ -150,7 +150,7 @@ class TrainConfig:
     )
     layers: dict[str, str] = _option({}, "precision by layer name or pattern, for example head=8", _precisions)
     plan: dict[str, str] = _option(
-        {}, "precision of each layer, as `pdqat plan` chose them; takes the place of bits and layers", _precisions
+        {}, "precision of each layer, as pdqat plan wrote it; takes the place of bits and layers", _precisions
     )
     quantizer: str = _option("dorefa", f"quantiser: {', '.join(SCHEMES)}", _one_of(tuple(SCHEMES)))
 
