@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from pdqat.allocation.frontier import accuracy_under
 from pdqat.allocation.plan_file import read_plan, write_plan
 from pdqat.cli import main
 from pdqat.errors import InputError
 from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.subject import Subject
 from pdqat.training import Run
+from pdqat.training.evaluation import evaluate
 from pdqat.training.files import load_checkpoint
 from pdqat.training.setup import Setup
 
@@ -193,3 +195,31 @@ def test_a_plan_of_another_model_or_none_at_all_is_refused(
     assert main(["train", "--from", str(relative_run.path), "--plan", str(path), "--out", str(out)]) == 2
     assert sentence in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_the_frontier_goes_from_the_smallest_to_the_largest_plan(
+    relative_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "frontier.json"
+    assert main(["plan", str(relative_run.path), "--frontier", "--images", "50", "--out", str(path)]) == 0
+    points = json.loads(path.read_text())
+    bits = [each["average_bits"] for each in points]
+    costs = [each["predicted_cost"] for each in points]
+    assert bits == sorted(bits)
+    assert costs == sorted(costs, reverse=True)
+    assert bits[0] == 1
+    assert len(points) > 3
+    assert all(0 <= each["accuracy"] <= 1 for each in points)
+    assert [each["kilobytes"] / each["average_bits"] for each in points] == pytest.approx(
+        [points[0]["kilobytes"]] * len(points)
+    )
+    assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in path.with_suffix(".svg").read_text()
+    assert "accuracy without training" in capsys.readouterr().out
+
+
+def test_accuracy_under_the_runs_own_plan_is_near_that_of_the_run(relative_run: Run) -> None:
+    subject = Subject(relative_run, 1000)
+    found = accuracy_under(subject, subject.plan)
+    measured = evaluate(subject.setup.objective, subject.batches()).accuracy["2-bit"]
+    assert found == pytest.approx(measured, abs=0.15)  # statistics of other batches, a network that is hardly trained

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.table import Table
 
 from pdqat.allocation.budget import Budget
+from pdqat.allocation.frontier import frontier, write_frontier
 from pdqat.allocation.plan_file import write_plan
 from pdqat.allocation.prices import costs, prices
-from pdqat.allocation.program import Allocation, allocate
+from pdqat.allocation.program import Allocation, Costs, allocate
 from pdqat.errors import InputError
 from pdqat.precision import FULL, Precision
 from pdqat.sensitivity import RANKINGS, ranking
@@ -46,14 +47,25 @@ def add_commands(commands: Any) -> None:
     )
     plan.set_defaults(command=_plan)
     _add_common(plan)
-    plan.add_argument("--budget", required=True, metavar="TEXT", help="such as '2.5 bits', '40 KB' or '0.5 GBOPs'")
+    goal = plan.add_mutually_exclusive_group(required=True)
+    goal.add_argument("--budget", metavar="TEXT", help="such as '2.5 bits', '40 KB' or '0.5 GBOPs'")
+    goal.add_argument(
+        "--frontier",
+        action="store_true",
+        help="plans of all sizes, with predicted cost and accuracy, as table and picture",
+    )
     plan.add_argument(
         "--bits", default=CANDIDATES, metavar="LIST", help=f"precisions to choose from (default: {CANDIDATES})"
     )
     plan.add_argument(
         "--pin", nargs="+", default=[], metavar="PATTERN=X", help="precision of layers that is not to be chosen"
     )
-    plan.add_argument("--out", type=Path, metavar="FILE", help="where to write the plan (default: RUN/plan.toml)")
+    plan.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="where to write the plan (default: RUN/plan.toml, or RUN/frontier.json)",
+    )
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
@@ -83,31 +95,35 @@ def _sensitivity(options: argparse.Namespace) -> None:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    budget, candidates, pinned = Budget.parse(options.budget), _candidates(options.bits), _pins(options.pin)
+    budget = None if options.frontier else Budget.parse(options.budget)
+    candidates, pinned = _candidates(options.bits), _pins(options.pin)
     rank = ranking(options.rank)
     subject = Subject(Run.open(options.run), options.images)
-    found = planned(subject, rank(subject), options.rank == "dual", budget, candidates, pinned)
+    table = predicted_costs(subject, rank(subject), options.rank == "dual", candidates, pinned)
+    sizes = {layer: subject.sizes[layer] for layer in table}
+    if budget is None:
+        write_frontier(frontier(subject, table, sizes), options.out or options.run / "frontier.json", Console())
+        return
+    found = allocate(table, sizes, budget)
     path = options.out or options.run / "plan.toml"
     about = f"{found.used} of {budget}; predicted cost {found.cost:.4g}, by {options.rank}"
     write_plan(path, found.precisions, about)
     _show_plan(Console(), subject, found, budget, str(path))
 
 
-def planned(
+def predicted_costs(
     subject: Subject,
     scores: dict[str, float],
     are_prices: bool,
-    budget: Budget,
     candidates: Sequence[Precision],
     pinned: dict[str, Precision],
-) -> Allocation:
-    """The cheapest plan for a subject whose layers have these scores."""
+) -> Costs:
+    """Per layer and precision, for a subject whose layers have these scores."""
     own = {layer: subject.plan[layer] for layer in scores}
     tried = list(dict.fromkeys([*candidates, *pinned.values(), *own.values()]))
     measured = distances(subject, tried)
     price = prices(scores, measured, None if are_prices else own)
-    sizes = {layer: subject.sizes[layer] for layer in price}
-    return allocate(costs(price, measured, candidates, pinned), sizes, budget)
+    return costs(price, measured, candidates, pinned)
 
 
 def _candidates(text: str) -> list[Precision]:
