@@ -17,6 +17,7 @@ import torch
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.allocation.budget import Budget, LayerSize, Unit
 from pdqat.allocation.program import Allocation, Costs, allocate
@@ -79,10 +80,12 @@ def accuracy_under(subject: Subject, plan: BitPlan) -> float:
 
 def _estimate_statistics(net: Network, subject: Subject, plan: BitPlan) -> None:
     """The mean over a few batches, in place of the running ones."""
-    views = [module.views[plan.name] for module in net.modules() if isinstance(module, PrecisionNorm)]
-    for view in views:
-        view.reset_running_stats()  # type: ignore[operator]
-        view.momentum = None  # torch's word for a plain mean
+    for module in net.modules():
+        if isinstance(module, PrecisionNorm):
+            view = module.views[plan.name]
+            assert isinstance(view, _BatchNorm)
+            view.reset_running_stats()
+            view.momentum = None  # torch's word for a plain mean
     net.train()
     for inputs, _ in islice(subject.setup.training_batches(0), STATISTICS_BATCHES):
         with net.state.under(plan):
