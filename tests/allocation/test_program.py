@@ -77,6 +77,19 @@ def test_more_budget_never_costs_more(rows: list[tuple[int, int, list[int]]], on
     assert large.cost <= small.cost + 1e-9
 
 
+def test_costs_of_very_different_size_are_still_told_apart() -> None:
+    names = [f"layer{number}" for number in range(6)]
+    table = {
+        name: dict(zip(BITS, (4.0, 1e-2, (3 + n) * 1e-6, (1 + n) * 1e-7), strict=True)) for n, name in enumerate(names)
+    }
+    sizes = {name: LayerSize(100 + 17 * number, 1) for number, name in enumerate(names)}
+    every = brute_force(table, sizes, Budget(Unit.BITS, 1.0))
+    for bits in (3.9, 4.5, 5.1, 6.3, 7.2, 7.9):
+        budget = Budget(Unit.BITS, bits)
+        cheapest = min(cost for cost, used in every if used <= budget.limit(sizes))
+        assert allocate(table, sizes, budget).cost == pytest.approx(cheapest, rel=1e-3)
+
+
 def test_of_plans_that_cost_the_same_the_smaller_one_is_taken() -> None:
     found = allocate({"c": COSTS["c"] | {BITS[3]: 0.1}}, SIZES, Budget.parse("8 bits"))
     assert found.precisions == {"c": BITS[2]}

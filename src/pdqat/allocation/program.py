@@ -113,25 +113,38 @@ class _Program:
         return {layer: precision for (layer, precision), taken in zip(self._choices, chosen, strict=True) if taken}
 
     def _solve(self, objective: np.ndarray, limited: np.ndarray, limit: float) -> np.ndarray | None:
-        """Limit and objective are scaled to 1, where the solver's tolerances are meant."""
+        """The least objective within a limit.
+
+        HiGHS stops at an absolute gap of 1e-6 and takes rows for met within about as much. So both are scaled to 1: the
+        row by its limit, the objective by the best value known, until that stays. A choice that is over either alone
+        can't be part of the answer.
+        """
+        best, value = None, float(objective.max()) * len(self._layers)
+        while True:
+            possible = (limited <= limit * (1 + _SLACK)) & (objective <= value * (1 + _SLACK))
+            found = self._solve_scaled(objective / (value or 1.0), limited / (limit or 1.0), possible)
+            if found is None or float(limited[found].sum()) > limit * (1 + 1e-6):
+                return best
+            new = float(objective[found].sum())
+            if best is not None and new >= value * (1 - BETTER):
+                return found if new < value else best
+            best, value = found, new
+
+    def _solve_scaled(self, objective: np.ndarray, limited: np.ndarray, possible: np.ndarray) -> np.ndarray | None:
         try:
             from scipy.optimize import Bounds, LinearConstraint, milp
         except ImportError as error:
             raise InputError("choosing a plan needs scipy: pip install 'pdqat[plan]'") from error
-        scale = limit or 1.0
-        goal = objective / (float(objective.max()) or 1.0)
-        constraints = [
+        limits = [
             LinearConstraint(self._of_layer, 1, 1),
-            LinearConstraint(limited[None, :] / scale, -np.inf, limit / scale),
+            LinearConstraint(np.where(possible, limited, 0.0)[None, :], -np.inf, 1),
         ]
         found = milp(
-            goal,
-            constraints=constraints,
-            integrality=np.ones(len(goal)),
-            bounds=Bounds(0, 1),
+            np.where(possible, objective, 0.0),
+            constraints=limits,
+            integrality=np.ones(len(objective)),
+            bounds=Bounds(0, possible.astype(float)),
             options={"mip_rel_gap": 0},
         )
-        if found.x is None:
-            return None
-        chosen: np.ndarray = found.x > 0.5
-        return chosen if float(limited[chosen].sum()) <= limit * (1 + 1e-6) else None
+        chosen: np.ndarray | None = None if found.x is None else found.x > 0.5
+        return chosen
