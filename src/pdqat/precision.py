@@ -5,7 +5,7 @@ The low-precision model f^q of the paper is "the network under a BitPlan".
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Self
 
@@ -78,6 +78,7 @@ class BitPlan:
 
     name: str
     precisions: Mapping[str, Precision]
+    _parsed: dict[str, Precision] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9_-]+", self.name):
@@ -86,6 +87,7 @@ class BitPlan:
             raise InputError("a plan can't be called 'full': that is the full-precision view's name")
         parsed = {layer: Precision.parse(precision) for layer, precision in self.precisions.items()}
         object.__setattr__(self, "precisions", MappingProxyType(parsed))
+        object.__setattr__(self, "_parsed", parsed)  # torch.compile can't look through the proxy
 
     @classmethod
     def uniform(cls, precision: str | int | Precision, layers: Iterable[str]) -> Self:
@@ -95,7 +97,7 @@ class BitPlan:
         return cls(f"{text}-bit" if text.isdigit() else text, dict.fromkeys(layers, precision))
 
     def __getitem__(self, layer: str) -> Precision:
-        return self.precisions.get(layer, FULL)
+        return self._parsed.get(layer, FULL)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self

@@ -82,3 +82,23 @@ def test_frozen_statistics_stay_when_compiled(has_statistics: bool) -> None:
     compiled = torch.compile(lambda tensor: normalize(norm, tensor), backend="eager")
     torch.testing.assert_close(compiled(x), before(x))
     torch.testing.assert_close(norm.state_dict(), before.state_dict())
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_gradients_are_torchs_although_statistics_move_before_the_backward_pass() -> None:
+    torch.manual_seed(0)
+    theirs = nn.BatchNorm2d(3)
+    ours = copy.deepcopy(theirs)
+    compiled = torch.compile(lambda tensor: normalize(ours, tensor).clamp(0, 1), fullgraph=True)
+    weights = torch.randn(4, 3, 5, 6)
+    for _ in range(3):
+        x = torch.randn(4, 3, 5, 6) * 3 + 2
+        inputs = [x.clone().requires_grad_() for _ in range(2)]
+        outputs = [theirs(inputs[0]).clamp(0, 1), compiled(inputs[1])]
+        torch.testing.assert_close(outputs[1], outputs[0])
+        for output in outputs:
+            (output * weights).sum().backward()
+        torch.testing.assert_close(inputs[1].grad, inputs[0].grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
+    for mine, its in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(mine.grad, its.grad, rtol=1e-4, atol=1e-5)

@@ -34,7 +34,7 @@ def _by_sums(norm: _BatchNorm, input: Tensor) -> Tensor:  # noqa: A002
     shape = [1, -1] + [1] * (input.dim() - 2)
     others = [dim for dim in range(input.dim()) if dim != 1]
     assert norm.running_mean is not None
-    shift = norm.running_mean.clone()
+    shift = norm.running_mean
     shifted, mean, variance = shifted_moments(precise(input), shift.view(shape), others)
     slope = torch.rsqrt(variance + norm.eps)
     if norm.weight is not None:
@@ -43,11 +43,15 @@ def _by_sums(norm: _BatchNorm, input: Tensor) -> Tensor:  # noqa: A002
     output = shifted * slope.view(shape) + offset.view(shape)
     with torch.no_grad():
         count = input.numel() / input.shape[1]
-        seen = ((norm.running_mean, mean + shift), (norm.running_var, variance * (count / (count - 1))))
-        for running, value in seen:
-            assert running is not None
-            assert norm.momentum is not None
-            running.lerp_(value.to(running.dtype), norm.momentum)
+        # New tensors, not lerp_: the backward pass may read the shift again, and would find it moved.
+        norm.running_mean = _moved(norm.running_mean, mean + shift, norm.momentum)
+        norm.running_var = _moved(norm.running_var, variance * (count / (count - 1)), norm.momentum)
         if norm.num_batches_tracked is not None:
             norm.num_batches_tracked.add_(1)
     return output.to(input.dtype)
+
+
+def _moved(running: Tensor | None, value: Tensor, momentum: float | None) -> Tensor:
+    assert running is not None
+    assert momentum is not None
+    return torch.lerp(running, value.to(running.dtype), momentum)
