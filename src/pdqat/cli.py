@@ -22,7 +22,7 @@ from pdqat.errors import InputError
 from pdqat.paper.command import add_commands as add_paper_commands
 from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
 from pdqat.training import Run, TrainConfig, Trainer
-from pdqat.training.config import PRESETS, read_toml, resolve_config
+from pdqat.training.config import PRESETS, Method, read_toml, resolve_config
 from pdqat.training.evaluation import evaluate
 from pdqat.training.files import load_checkpoint
 from pdqat.training.process import check_compiler, keep_freed_memory
@@ -80,8 +80,7 @@ def _train(options: argparse.Namespace) -> None:
             raise InputError(f"the run {run.path} is finished; see it with: pdqat show {run.path}")
         setup = _setup(run) if run.last.exists() else Setup(run.config())
     else:
-        given = _going_on(options) | (read_toml(options.config) if options.config else {})
-        config = resolve_config(options.preset, given, flags)
+        config = resolve_config(options.preset, _given(options, flags), flags)
         config = dataclasses.replace(config, data_path=_absolute(config.data_path), init=_absolute(config.init))
         folder = options.out or Path("runs") / f"{config.data}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
         if folder.exists():
@@ -102,20 +101,38 @@ def _train(options: argparse.Namespace) -> None:
     show_summary(console, summary, str(run.path))
 
 
-def _going_on(options: argparse.Namespace) -> dict[str, Any]:
-    """What --from and --plan say: the configuration of a run to go on from, and every layer's precision."""
-    given: dict[str, Any] = {}
+def _given(options: argparse.Namespace, flags: dict[str, Any]) -> dict[str, Any]:
+    """What --from, --config and --plan say, the later over the earlier."""
+    before: dict[str, Any] = {}
+    start: dict[str, Any] = {}
     if options.source is not None:
-        if options.preset is not None:
-            raise InputError("--from takes the options of the run that it goes on from: give no --preset with it")
-        run = Run.open(options.source)
-        run.summary()  # a finished run
-        before = {key: value for key, value in dataclasses.asdict(run.config()).items() if value is not None}
-        given = {**before, "init": str(run.best), "carry": True}
+        before, start = _going_on(options, flags)
+    file = read_toml(options.config) if options.config else {}
+    plan: dict[str, Any] = {}
     if options.plan_file is not None:
-        plan = {layer: str(precision) for layer, precision in read_plan(options.plan_file).items()}
-        given = {**given, "plan": plan, "layers": {}}
-    return given
+        for name in ("bits", "layers"):
+            if name in flags:
+                raise InputError(f"--plan names the precision of each layer: give no --{name} with it")
+        precisions = read_plan(options.plan_file)
+        plan = {"plan": {layer: str(precision) for layer, precision in precisions.items()}, "layers": {}}
+    return {**before, **file, **start, **plan}
+
+
+def _going_on(options: argparse.Namespace, flags: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of the run to go on from, and what to start from."""
+    if options.preset is not None:
+        raise InputError("--from takes the options of the run that it goes on from: give no --preset with it")
+    run = Run.open(options.source)
+    run.summary()  # a finished run
+    config = run.config()
+    if flags.get("seed", config.seed) != config.seed:
+        raise InputError(
+            f"--from goes on with the run's own split of the images, so with its seed, {config.seed}; give no --seed"
+        )
+    before = {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
+    if "bits" in flags:
+        before["plan"] = {}
+    return before, {"init": str(run.best), "carry": config.method is not Method.FULL}
 
 
 def _absolute(path: str | None) -> str | None:

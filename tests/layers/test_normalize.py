@@ -102,3 +102,6 @@ def test_compiled_gradients_are_torchs_although_statistics_move_before_the_backw
     torch.testing.assert_close(ours.state_dict(), theirs.state_dict())
     for mine, its in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(mine.grad, its.grad, rtol=1e-4, atol=1e-5)
+    assert ours.running_mean is not None
+    assert not ours.running_mean.requires_grad
+    assert [name for name, _ in ours.named_buffers()] == [name for name, _ in theirs.named_buffers()]

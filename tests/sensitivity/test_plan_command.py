@@ -174,6 +174,46 @@ def read_layers(run: Run) -> list[str]:
 
 
 @pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--bits", "4"], "--plan names the precision of each layer: give no --bits with it"),
+        (["--seed", "5"], "goes on with the run's own split of the images, so with its seed, 0; give no --seed"),
+        (["--preset", "paper"], "give no --preset with it"),
+    ],
+)
+def test_flags_that_contradict_plan_or_run_are_refused(
+    relative_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], sentence: str
+) -> None:
+    write_plan(tmp_path / "plan.toml", dict.fromkeys(read_layers(relative_run), Precision(4, 4)), "by hand")
+    common = ["train", "--from", str(relative_run.path), "--plan", str(tmp_path / "plan.toml")]
+    assert main([*common, *flags, "--out", str(tmp_path / "run")]) == 2
+    assert sentence in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_configuration_file_does_not_undo_plan_and_start(relative_run: Run, tmp_path: Path) -> None:
+    write_plan(tmp_path / "plan.toml", dict.fromkeys(read_layers(relative_run), Precision(4, 4)), "by hand")
+    config = ["--config", str(relative_run.config_file), "--epochs", "1"]
+    common = ["train", "--from", str(relative_run.path), "--plan", str(tmp_path / "plan.toml")]
+    assert main([*common, *config, "--out", str(tmp_path / "run")]) == 0
+    found = Run.open(tmp_path / "run").config()
+    assert set(found.plan.values()) == {"4"}
+    assert found.carry
+    assert found.init == str(relative_run.best)
+
+
+def test_a_layer_that_a_run_keeps_high_stays_in_its_next_plan(relative_run: Run, tmp_path: Path) -> None:
+    kept = dict.fromkeys(read_layers(relative_run), Precision(2, 2)) | {"stages.0.0.conv0": FULL}
+    write_plan(tmp_path / "first.toml", kept, "by hand")
+    common = ["train", "--from", str(relative_run.path), "--plan", str(tmp_path / "first.toml"), "--epochs", "1"]
+    assert main([*common, "--out", str(tmp_path / "run")]) == 0
+    arguments = ["--budget", "2 bits", "--images", "20", "--out", str(tmp_path / "second.toml")]
+    assert main(["plan", str(tmp_path / "run"), *arguments]) == 0
+    assert read_plan(tmp_path / "second.toml")["stages.0.0.conv0"] == FULL
+    assert list(read_plan(tmp_path / "second.toml")) == read_layers(relative_run)
+
+
+@pytest.mark.parametrize(
     ("change", "sentence"),
     [
         (lambda plan: plan | {"nowhere": "2"}, "plan 'mixed' names the layer 'nowhere', which the model does not have"),

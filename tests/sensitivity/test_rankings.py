@@ -125,3 +125,6 @@ def test_a_run_without_layer_constraints_has_no_multipliers(ste_run: Run) -> Non
     with pytest.raises(InputError, match="has no layer multipliers: train with method pdqat-layers"):
         RANKINGS["dual"](subject)
     assert list(RANKINGS["distance"](subject)) == subject.plan.low_layers
+    for name in ("hessian", "gradient", "only-low", "only-high"):
+        with pytest.raises(InputError, match="leaves the full-precision view untrained"):
+            RANKINGS[name](subject)

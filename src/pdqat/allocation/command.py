@@ -97,17 +97,20 @@ def _sensitivity(options: argparse.Namespace) -> None:
 def _plan(options: argparse.Namespace) -> None:
     budget = None if options.frontier else Budget.parse(options.budget)
     candidates, pinned = _candidates(options.bits), _pins(options.pin)
+    out = options.out or options.run / "frontier.json"
+    if budget is None and out.suffix != ".json":
+        raise InputError(f"--frontier writes JSON with pictures beside it: --out must end in .json, not {out.name!r}")
     rank = ranking(options.rank)
     subject = Subject(Run.open(options.run), options.images)
     table = predicted_costs(subject, rank(subject), options.rank == "dual", candidates, pinned)
     sizes = {layer: subject.sizes[layer] for layer in table}
     if budget is None:
-        write_frontier(frontier(subject, table, sizes), options.out or options.run / "frontier.json", Console())
+        write_frontier(frontier(subject, table, sizes), out, Console())
         return
     found = allocate(table, sizes, budget)
     path = options.out or options.run / "plan.toml"
     about = f"{found.used} of {budget}; predicted cost {found.cost:.4g}, by {options.rank}"
-    write_plan(path, found.precisions, about)
+    write_plan(path, {**subject.plan.precisions, **found.precisions}, about)
     _show_plan(Console(), subject, found, budget, str(path))
 
 

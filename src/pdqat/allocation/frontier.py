@@ -1,8 +1,7 @@
 """The whole trade-off: plans from the smallest budget to the largest, with predicted cost and measured accuracy.
 
 Accuracy is that of the run's weights under the plan, without any training for it; only the statistics of the
-low-precision batch norms are estimated anew, on training images. So it is a lower bound of what training under the plan
-would reach.
+low-precision batch norms are estimated anew, on training images. Training under the plan usually reaches more.
 """
 
 import copy
@@ -120,7 +119,7 @@ def _draw(points: Sequence[Point], path: Path) -> list[Path]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        return []
+        return []  # no picture without matplotlib
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     sizes = [each.kilobytes for each in points]

@@ -15,7 +15,6 @@ from pdqat.precision import FULL, Precision
 from pdqat.rules import check_all_match, resolve
 
 LEAST = 0.01
-_TINY = 1e-12
 
 
 def prices(
@@ -27,7 +26,8 @@ def prices(
         if own is None:
             found[layer] = max(score, 0.0)
         else:
-            found[layer] = max(score, 0.0) / max(distances[layer][own[layer]], _TINY)
+            distance = distances[layer][own[layer]]
+            found[layer] = max(score, 0.0) / distance if distance > 0 else 0.0
     mean = sum(found.values()) / len(found)
     if mean == 0:
         raise InputError("every score is 0: there is nothing to tell layers apart by; train longer, or rank by another")

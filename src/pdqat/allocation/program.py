@@ -122,22 +122,32 @@ class _Program:
         best, value = None, float(objective.max()) * len(self._layers)
         while True:
             possible = (limited <= limit * (1 + _SLACK)) & (objective <= value * (1 + _SLACK))
-            found = self._solve_scaled(objective / (value or 1.0), limited / (limit or 1.0), possible)
-            if found is None or float(limited[found].sum()) > limit * (1 + 1e-6):
+            found = self._solve_within(objective / (value or 1.0), limited / (limit or 1.0), possible)
+            if found is None:
                 return best
             new = float(objective[found].sum())
             if best is not None and new >= value * (1 - BETTER):
                 return found if new < value else best
             best, value = found, new
 
-    def _solve_scaled(self, objective: np.ndarray, limited: np.ndarray, possible: np.ndarray) -> np.ndarray | None:
+    def _solve_within(self, objective: np.ndarray, limited: np.ndarray, possible: np.ndarray) -> np.ndarray | None:
+        """A solution that is within the limit of 1 itself, not only within the solver's tolerance of it."""
+        for limit in (1.0, 1 - 2e-6):
+            found = self._solve_scaled(objective, limited, limit, possible)
+            if found is not None and float(limited[found].sum()) <= 1 + _SLACK:
+                return found
+        return None
+
+    def _solve_scaled(
+        self, objective: np.ndarray, limited: np.ndarray, limit: float, possible: np.ndarray
+    ) -> np.ndarray | None:
         try:
             from scipy.optimize import Bounds, LinearConstraint, milp
         except ImportError as error:
             raise InputError("choosing a plan needs scipy: pip install 'pdqat[plan]'") from error
         limits = [
             LinearConstraint(self._of_layer, 1, 1),
-            LinearConstraint(np.where(possible, limited, 0.0)[None, :], -np.inf, 1),
+            LinearConstraint(np.where(possible, limited, 0.0)[None, :], -np.inf, limit),
         ]
         found = milp(
             np.where(possible, objective, 0.0),

@@ -71,7 +71,8 @@ class PrecisionLayer(nn.Module):
                 low = self.operate(
                     self._quantized_input(view, input, candidate), self._quantized_weight(view, candidate, False), bias
                 )
-                self._record_twin(candidate_name(self.name, candidate), read, view.activation.full(input), low)
+                full_input = input if candidate.activation is None else view.activation.full(input)
+                self._record_twin(candidate_name(self.name, candidate), read, full_input, low)
         return output
 
     @property

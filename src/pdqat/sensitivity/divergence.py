@@ -22,12 +22,14 @@ def only_low(subject: Subject) -> dict[str, float]:
         for inputs, _ in subject.batches():
             full = model(inputs)
             hook = _quantize_input(layer, quantizers.activation, precision.activation)
-            if precision.weight is not None:
-                weight.copy_(quantizers.weight.quantize(subject.net.layers[name].weight, precision.weight))
-            total += _divergence(full, model(inputs)) * len(inputs)
-            weight.copy_(before)
-            if hook is not None:
-                hook.remove()
+            try:
+                if precision.weight is not None:
+                    weight.copy_(quantizers.weight.quantize(subject.net.layers[name].weight, precision.weight))
+                total += _divergence(full, model(inputs)) * len(inputs)
+            finally:
+                weight.copy_(before)
+                if hook is not None:
+                    hook.remove()
             count += len(inputs)
         scores[name] = total / count
     return scores
@@ -36,6 +38,7 @@ def only_low(subject: Subject) -> dict[str, float]:
 @torch.no_grad()
 def only_high(subject: Subject) -> dict[str, float]:
     """By how much the KL to full precision falls when this layer alone is put into full precision."""
+    subject.need_full_view()
     plans = {name: BitPlan(subject.plan.name, {**subject.plan.precisions, name: FULL}) for name in subject.layers}
     sums = dict.fromkeys(plans, 0.0)
     count = 0

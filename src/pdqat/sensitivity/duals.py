@@ -6,7 +6,7 @@ from pdqat.sensitivity.subject import Subject
 
 def multipliers(subject: Subject) -> dict[str, float]:
     """After the last epoch."""
-    last = subject.run.metrics()[-1]["constraints"]
+    last = subject.metrics[-1]["constraints"]
     found = {each["where"]: float(each["multiplier"]) for each in last if each["kind"] == "layer"}
     if not found:
         raise InputError(

@@ -22,8 +22,14 @@ def distances(
     subject: Subject, candidates: Sequence[Precision], distance: Distance | None = None
 ) -> dict[str, dict[Precision, float]]:
     """Per layer and candidate the mean distance on the held-out images; 0 in full precision."""
-    if subject.setup.config.quantizer == "lsq":
-        raise InputError("quantizer 'lsq' has learned a step for its own bits: it can't be tried at others")
+    quantizer = subject.setup.config.quantizer
+    if not quantizer.startswith("dorefa") and set(candidates) - {subject.plan[name] for name in subject.layers} - {
+        FULL
+    }:
+        raise InputError(
+            f"quantizer {quantizer!r} keeps a step size for the run's own bits: it can't be tried at others, as "
+            "quantizers dorefa and dorefa-unscaled can"
+        )
     chosen = distance or subject.setup.config.layer_distance
     tried = [each for each in candidates if each != FULL]
     names = frozenset(candidate_name(layer, each) for layer in subject.layers for each in tried)

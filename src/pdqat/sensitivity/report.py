@@ -36,7 +36,7 @@ class LayerReport:
 
 def report(subject: Subject, scores: dict[str, float]) -> list[LayerReport]:
     """The layers, the highest score first."""
-    metrics = subject.run.metrics()
+    metrics = subject.metrics
     of_layer = {each["where"]: each for each in metrics[-1]["constraints"] if each["kind"] == "layer"}
     before = metrics[max(0, len(metrics) - 1 - LAST_EPOCHS)]["constraints"]
     earlier = {each["where"]: each["multiplier"] for each in before if each["kind"] == "layer"}
@@ -50,7 +50,7 @@ def report(subject: Subject, scores: dict[str, float]) -> list[LayerReport]:
                 scores[name],
                 str(subject.plan[name]),
                 known.get("multiplier"),
-                _change(known["multiplier"], earlier[name]) if known else None,
+                _change(known["multiplier"], earlier[name]) if known and len(metrics) > 1 else None,
                 known.get("distance"),
                 known.get("slack"),
                 known.get("tolerance"),

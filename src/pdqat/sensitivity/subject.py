@@ -33,11 +33,14 @@ class Subject:
             raise InputError(
                 f"the run {run.path} trained full precision only; its layers have no low precision to rank"
             )
-        if len(config.bits) > 1:
-            raise InputError(
-                f"the run {run.path} has {len(config.bits)} plans; layers are ranked for runs with one plan"
-            )
+        self.metrics = run.metrics()
+        if not self.metrics or not all("constraints" in each for each in self.metrics):
+            raise InputError(f"{run.metrics_file} is missing or damaged: it holds no epochs")
         self.setup = Setup(dataclasses.replace(config, init=None))
+        if len(self.setup.net.plans) > 1:
+            raise InputError(
+                f"the run {run.path} has {len(self.setup.net.plans)} plans; layers are ranked for runs with one plan"
+            )
         self.setup.load(load_checkpoint(run.best), run.best)
         self.setup.objective.eval()
         self._images = images
@@ -93,9 +96,18 @@ class Subject:
             for name, layer in self.net.layers.items()
         }
 
+    def need_full_view(self) -> None:
+        """Refuse what compares with full precision where that was not trained."""
+        if self.setup.config.method is Method.STE:
+            raise InputError(
+                f"the run {self.run.path} was trained by method 'ste', which leaves the full-precision view untrained; "
+                "rank its layers by distance, random or first-and-last"
+            )
+
     @cached_property
     def plain(self) -> nn.Module:
         """A copy as the full-precision view computes it, without anything of quantisation in it."""
+        self.need_full_view()
         model = copy.deepcopy(self.net).restore(bake=True)
         return model.eval()
 

@@ -9,12 +9,17 @@ import torch
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Network
+from pdqat.layers.norm import PrecisionNorm
 from pdqat.training.files import load_checkpoint
 from pdqat.training.objectives import Objective
 
 
 def carry_over(net: Network, objective: Objective, path: Path) -> None:
-    """Take the norms and quantisers of the view, and the multipliers of constraints that are still there."""
+    """Take the norms of the view, and the multipliers of constraints that are still there.
+
+    Quantisers are not taken: `prepare` has set theirs for the new bits. Nor is the affine part of tied norms, which is
+    the full-precision view's.
+    """
     checkpoint = load_checkpoint(path)
     found = {match.group(1) for key in checkpoint["model"] if (match := re.search(r"(?:^|\.)views\.([^.]+)\.", key))}
     if len(found) != 1 or len(net.plans) != 1:
@@ -29,10 +34,14 @@ def carry_over(net: Network, objective: Objective, path: Path) -> None:
 
 def _carry_view(net: Network, state: dict[str, Any], old: str, path: Path) -> None:
     new = next(iter(net.plans))
-    own = net.state_dict()
-    moved = {key.replace(f"views.{old}.", f"views.{new}."): value for key, value in state.items()}
+    moved: dict[str, Any] = {}
+    for norm in (module for module in net.model.modules() if isinstance(module, PrecisionNorm)):
+        tied = norm.weight is not None and norm.views[new].weight is norm.weight
+        for key in norm.views[new].state_dict():
+            if not (tied and key in ("weight", "bias")):
+                moved[f"{norm.name}.views.{new}.{key}"] = state.get(f"{norm.name}.views.{old}.{key}")
     try:
-        net.load_state_dict({**own, **{key: value for key, value in moved.items() if key in own}})
+        net.load_state_dict({**net.state_dict(), **{key: each for key, each in moved.items() if each is not None}})
     except RuntimeError as error:
         raise InputError(f"the checkpoint {path} is of another model") from error
 
