@@ -1,5 +1,6 @@
-"""Whether two runs ended with the same numbers, bit for bit."""
+"""Whether two runs ended with the same numbers, bit for bit, however they were interrupted."""
 
+import signal
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,6 +9,11 @@ from torch import Tensor
 
 from pdqat.training import Run
 from pdqat.training.files import load_checkpoint
+
+
+def heed_interrupts() -> None:
+    """For a process that is about to start: tests that run in the background inherit that interrupts are ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def differences(left: Any, right: Any, where: str = "") -> list[str]:

@@ -15,7 +15,7 @@ from pdqat.cli import main
 from pdqat.data import default_folder
 from pdqat.data.cifar_files import find
 from pdqat.training import Run
-from same_run import assert_same_run
+from same_run import assert_same_run, heed_interrupts
 
 README = Path(__file__).parents[1] / "README.md"
 EPOCHS = 10
@@ -28,7 +28,13 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pdqat.cli", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        preexec_fn=heed_interrupts,
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from pdqat.cli import main
 from pdqat.paper.train_cell import MEASURED
 from pdqat.training import Run
-from same_run import assert_same_run
+from same_run import assert_same_run, heed_interrupts
 
 TWO_BITS = (
     "paper",
@@ -33,7 +33,9 @@ CELLS = ["pdqat-layers-2bit-0.67-seed0", "pdqat-output-2bit-0.7-seed0", "ste-2bi
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "pdqat.cli", *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
 
 
 def call(*arguments: str | Path) -> str:
