@@ -1,6 +1,5 @@
 """What the benchmarks share: interleaved timing, the networks and objectives that are timed, and where results go."""
 
-import argparse
 import json
 import os
 import platform
@@ -156,13 +155,6 @@ def commit() -> str:
     """The commit that was measured, marked if files had changed since."""
     described = ["git", "-C", str(RESULTS.parent), "describe", "--always", "--dirty"]
     return subprocess.run(described, capture_output=True, text=True, check=False).stdout.strip() or "unknown"
-
-
-def positive(text: str) -> int:
-    """A whole number above 0, for argparse."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
 
 
 def write(name: str, content: Mapping[str, Any]) -> Path:

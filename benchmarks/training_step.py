@@ -31,7 +31,6 @@ from measure import (
     network,
     objective,
     plain,
-    positive,
     ratios,
     training_step,
     write,
@@ -41,6 +40,7 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
+from pdqat.arguments import count
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS
 from pdqat.models.preresnet import Clip
 from pdqat.training.process import check_compiler, keep_freed_memory
@@ -222,8 +222,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="only what the last line needs, in under five minutes")
     parser.add_argument("--mode", choices=MODES, action="append", help="only this mode; may be given several times")
-    parser.add_argument("--width", type=positive, default=1)
-    parser.add_argument("--rounds", type=positive, help="turns of each variant; 25, or 9 with --quick")
+    parser.add_argument("--width", type=count, default=1)
+    parser.add_argument("--rounds", type=count, help="turns of each variant; 25, or 9 with --quick")
     parser.add_argument("--fill-cache", choices=HELPED, help=argparse.SUPPRESS)
     options = parser.parse_args()
     console = Console(width=120)

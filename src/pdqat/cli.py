@@ -18,6 +18,7 @@ import pdqat
 from pdqat import data
 from pdqat.allocation.command import add_commands as add_plan_commands
 from pdqat.allocation.plan_file import read_plan
+from pdqat.arguments import Pairs, number, whole_number
 from pdqat.errors import InputError
 from pdqat.paper.command import add_commands as add_paper_commands
 from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
@@ -257,11 +258,11 @@ def _add_config_flags(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
         elif get_origin(plain) is list:
             kind = get_args(plain)[0]
-            parser.add_argument(flag, nargs="+", type=_number if kind is float else str, help=text, metavar="X")
+            parser.add_argument(flag, nargs="+", type=number if kind is float else str, help=text, metavar="X")
         elif get_origin(plain) is dict:
             values = get_args(plain)[1]
             parser.add_argument(
-                flag, nargs="+", action=_Pairs, of_numbers=values is float, help=text, metavar="PATTERN=X"
+                flag, nargs="+", action=Pairs, of_numbers=values is float, help=text, metavar="PATTERN=X"
             )
         elif issubclass(plain, StrEnum):
             parser.add_argument(flag, help=f"{text}; one of {', '.join(plain)}", metavar="NAME")
@@ -270,44 +271,9 @@ def _add_config_flags(parser: argparse.ArgumentParser) -> None:
             parser.add_argument(flag, type=read, help=text, metavar=shown_as)
 
 
-class _Pairs(argparse.Action):
-    """PATTERN=VALUE arguments as a dictionary."""
-
-    def __init__(self, *args: Any, of_numbers: bool, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._of_numbers = of_numbers
-
-    def __call__(self, parser: Any, namespace: argparse.Namespace, values: Any, option_string: Any = None) -> None:
-        """Called by argparse."""
-        pairs = dict(getattr(namespace, self.dest, {}))
-        for text in values:
-            pattern, sign, value = text.rpartition("=")
-            if not sign or not pattern:
-                raise InputError(f"{option_string} takes PATTERN=VALUE, not {text!r}")
-            try:
-                pairs[pattern] = _number(value) if self._of_numbers else value
-            except argparse.ArgumentTypeError as error:
-                raise argparse.ArgumentError(self, str(error)) from None
-        setattr(namespace, self.dest, pairs)
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a number is needed, not {text!r}") from None
-
-
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}") from None
-
-
 _SCALARS: dict[type, tuple[Callable[[str], Any], str]] = {
-    int: (_whole_number, "N"),
-    float: (_number, "X"),
+    int: (whole_number, "N"),
+    float: (number, "X"),
     str: (str, "TEXT"),
 }
 

@@ -18,11 +18,26 @@ from rich.progress import (
 from rich.table import Table
 
 
-class TrainingProgress:
+class LiveDisplay:
+    """Something that moves at the bottom of the terminal while a block runs; nothing where there is no terminal."""
+
+    def __init__(self, console: Console, shown: Progress) -> None:
+        self._console = console
+        self._live = Live(shown, console=console, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+
+class TrainingProgress(LiveDisplay):
     """A bar with loss, accuracy of every view and worst slack below; a line an epoch where it can't be drawn."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
         self._epochs = 0
         self._steps = 0
         self._found = ""
@@ -37,15 +52,7 @@ class TrainingProgress:
             expand=True,
         )
         self._task = self._bar.add_task("starting", total=None)
-        self._live = Live(self._bar, console=console, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
+        super().__init__(console, self._bar)
 
     def start(self, epochs: int, steps: int, done: int) -> None:
         """Show an empty bar, or one that starts where the run was stopped."""
@@ -71,7 +78,7 @@ class TrainingProgress:
 
 def show_summary(console: Console, summary: dict[str, Any], folder: str) -> None:
     """The tables at the end of a run."""
-    accuracy = _table("accuracy")
+    accuracy = new_table("accuracy")
     accuracy.add_column("view")
     for part in ("validation", "test"):
         accuracy.add_column(part, justify="right")
@@ -93,7 +100,7 @@ def show_evaluation(
     console: Console, accuracy: dict[str, float], constraints: Sequence[dict[str, Any]], part: str
 ) -> None:
     """The tables of `pdqat eval`."""
-    table = _table(f"accuracy on {part} images")
+    table = new_table(f"accuracy on {part} images")
     table.add_column("view")
     table.add_column("accuracy", justify="right")
     for view, value in accuracy.items():
@@ -107,9 +114,10 @@ def percent(value: float) -> str:
     return f"{100 * value:.2f}%"
 
 
-def _table(title: str) -> Table:
+def new_table(title: str = "") -> Table:
+    """In the style that all tables of the command line have."""
     return Table(
-        title=f"[bold]{title}[/bold]",
+        title=f"[bold]{title}[/bold]" if title else None,
         title_justify="left",
         title_style="",
         box=box.SIMPLE_HEAD,
@@ -128,7 +136,7 @@ def _show_constraints(console: Console, constraints: Sequence[dict[str, Any]]) -
 
 def _constraint_table(title: str, constraints: Sequence[dict[str, Any]]) -> Table:
     of_channels = any(each["kind"] == "channel" for each in constraints)
-    table = _table(f"{title}: mean distance <= tolerance" + (", worst channel of each layer" if of_channels else ""))
+    table = new_table(f"{title}: mean distance <= tolerance" + (", worst channel of each layer" if of_channels else ""))
     table.add_column("constraint", overflow="fold")
     for heading in ("tolerance", "distance", "slack", "multiplier"):
         table.add_column(heading, justify="right", no_wrap=True)

@@ -91,7 +91,7 @@ def test_pinned_layers_keep_what_they_are_given(relative_run: Run, tmp_path: Pat
         (["--budget", "lots"], "a budget is an amount above 0 with a unit"),
         (["--budget", "0.9 bits"], "no plan fits into 0.9 bits: the smallest possible one takes 1 bits"),
         (["--budget", "2 bits", "--pin", "nothing=2"], "the pinned layer 'nothing' matches no layer; the layers are"),
-        (["--budget", "2 bits", "--pin", "head"], "--pin takes PATTERN=PRECISION, not 'head'"),
+        (["--budget", "2 bits", "--pin", "head"], "--pin takes PATTERN=VALUE, not 'head'"),
         (["--budget", "2 bits", "--bits", "9"], "bits must be from 1 to 8, not 9"),
         (["--budget", "2 bits", "--bits", ","], "--bits must name at least one precision"),
         (["--budget", "2 bits", "--rank", "taste"], "unknown ranking 'taste'; choose one of dual, hessian"),

@@ -2,26 +2,24 @@
 
 import argparse
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.frontier import frontier, write_frontier
 from pdqat.allocation.plan_file import write_plan
-from pdqat.allocation.prices import costs, prices
-from pdqat.allocation.program import Allocation, Costs, allocate
+from pdqat.allocation.prices import predicted_costs
+from pdqat.allocation.program import Allocation, allocate
+from pdqat.arguments import Pairs, count
 from pdqat.errors import InputError
-from pdqat.precision import FULL, Precision
+from pdqat.precision import Precision
 from pdqat.sensitivity import RANKINGS, ranking
-from pdqat.sensitivity.probe import distances
 from pdqat.sensitivity.report import WIDTH, as_csv, report, show
 from pdqat.sensitivity.subject import IMAGES, Subject
+from pdqat.terminal import new_table
 from pdqat.training import Run
 
 CANDIDATES = "1,2,4,8"
@@ -58,7 +56,13 @@ def add_commands(commands: Any) -> None:
         "--bits", default=CANDIDATES, metavar="LIST", help=f"precisions to choose from (default: {CANDIDATES})"
     )
     plan.add_argument(
-        "--pin", nargs="+", default=[], metavar="PATTERN=X", help="precision of layers that is not to be chosen"
+        "--pin",
+        nargs="+",
+        action=Pairs,
+        of_numbers=False,
+        default={},
+        metavar="PATTERN=X",
+        help="precision of layers that is not to be chosen",
     )
     plan.add_argument(
         "--out",
@@ -72,14 +76,8 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
     parser.add_argument("--rank", default="dual", metavar="NAME", help=f"{', '.join(RANKINGS)} (default: dual)")
     parser.add_argument(
-        "--images", type=_count, default=IMAGES, metavar="N", help=f"validation images to judge by (default: {IMAGES})"
+        "--images", type=count, default=IMAGES, metavar="N", help=f"validation images to judge by (default: {IMAGES})"
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, not {text!r}")
-    return int(text)
 
 
 def _sensitivity(options: argparse.Namespace) -> None:
@@ -96,7 +94,8 @@ def _sensitivity(options: argparse.Namespace) -> None:
 
 def _plan(options: argparse.Namespace) -> None:
     budget = None if options.frontier else Budget.parse(options.budget)
-    candidates, pinned = _candidates(options.bits), _pins(options.pin)
+    candidates = _candidates(options.bits)
+    pinned = {pattern: Precision.parse(precision) for pattern, precision in options.pin.items()}
     out = options.out or options.run / "frontier.json"
     if budget is None and out.suffix != ".json":
         raise InputError(f"--frontier writes JSON with pictures beside it: --out must end in .json, not {out.name!r}")
@@ -114,21 +113,6 @@ def _plan(options: argparse.Namespace) -> None:
     _show_plan(Console(), subject, found, budget, str(path))
 
 
-def predicted_costs(
-    subject: Subject,
-    scores: dict[str, float],
-    are_prices: bool,
-    candidates: Sequence[Precision],
-    pinned: dict[str, Precision],
-) -> Costs:
-    """Per layer and precision, for a subject whose layers have these scores."""
-    own = {layer: subject.plan[layer] for layer in scores}
-    tried = list(dict.fromkeys([*candidates, *pinned.values(), *own.values()]))
-    measured = distances(subject, tried)
-    price = prices(scores, measured, None if are_prices else own)
-    return costs(price, measured, candidates, pinned)
-
-
 def _candidates(text: str) -> list[Precision]:
     found = [Precision.parse(each) for each in text.replace(",", " ").split()]
     if not found:
@@ -136,23 +120,12 @@ def _candidates(text: str) -> list[Precision]:
     return list(dict.fromkeys(found))
 
 
-def _pins(texts: Sequence[str]) -> dict[str, Precision]:
-    pins = {}
-    for text in texts:
-        pattern, sign, precision = text.rpartition("=")
-        if not sign or not pattern:
-            raise InputError(f"--pin takes PATTERN=PRECISION, not {text!r}")
-        pins[pattern] = Precision.parse(precision)
-    return pins
-
-
 def _show_plan(console: Console, subject: Subject, found: Allocation, budget: Budget, path: str) -> None:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = new_table()
     for heading in ("layer", "was", "bits", "weights"):
         table.add_column(heading)
     for layer, precision in found.precisions.items():
-        bits = "full" if precision == FULL else str(precision)
-        table.add_row(layer, str(subject.plan[layer]), bits, f"{subject.sizes[layer].parameters:,}")
+        table.add_row(layer, str(subject.plan[layer]), str(precision), f"{subject.sizes[layer].parameters:,}")
     console.print(table)
     lines = [f"predicted cost {found.cost:.4g}, using {found.used} of {budget}"]
     if found.next_budget is not None:

@@ -5,7 +5,6 @@ low-precision batch norms are estimated anew, on training images. Training under
 """
 
 import copy
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,17 +12,17 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.allocation.budget import Budget, LayerSize, Unit
 from pdqat.allocation.program import Allocation, Costs, allocate
 from pdqat.layers import Network
 from pdqat.layers.norm import PrecisionNorm
+from pdqat.pictures import BLUE, ORANGE, save
 from pdqat.precision import BitPlan
 from pdqat.sensitivity.subject import Subject
+from pdqat.terminal import new_table
 from pdqat.training.files import write_atomically
 
 POINTS = 9
@@ -40,20 +39,20 @@ class Point:
     accuracy: float
 
 
-def frontier(subject: Subject, costs: Costs, sizes: Mapping[str, LayerSize], points: int = POINTS) -> list[Point]:
+def frontier(subject: Subject, costs: Costs, sizes: Mapping[str, LayerSize]) -> list[Point]:
     """The cheapest plans at budgets spread evenly between the smallest and the largest, each once."""
     found: dict[float, Allocation] = {}
-    for amount in _amounts(costs, sizes, points):
+    for amount in _amounts(costs, sizes):
         each = allocate(costs, sizes, Budget(Unit.BITS, amount))
         found.setdefault(each.used.amount, each)
     return [_point(subject, each, sizes) for each in found.values()]
 
 
-def _amounts(costs: Costs, sizes: Mapping[str, LayerSize], points: int) -> Sequence[float]:
+def _amounts(costs: Costs, sizes: Mapping[str, LayerSize]) -> Sequence[float]:
     unit = Budget(Unit.BITS, 1.0)
     uses = [[unit.used_by(sizes[layer], precision) for precision in choices] for layer, choices in costs.items()]
     least, most = (unit.amount_of(sum(map(pick, uses)), sizes).amount for pick in (min, max))
-    return [least + (most - least) * step / (points - 1) for step in range(points)]
+    return [least + (most - least) * step / (POINTS - 1) for step in range(POINTS)]
 
 
 def _point(subject: Subject, found: Allocation, sizes: Mapping[str, LayerSize]) -> Point:
@@ -93,7 +92,7 @@ def _estimate_statistics(net: Network, subject: Subject, plan: BitPlan) -> None:
 
 def write_frontier(points: Sequence[Point], path: Path, console: Console) -> None:
     """Print the curve, and write it as JSON and, where matplotlib is installed, as pictures beside it."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table = new_table()
     for heading in ("average bits", "KB", "predicted cost", "accuracy without training"):
         table.add_column(heading, justify="right")
     for each in points:
@@ -123,15 +122,10 @@ def _draw(points: Sequence[Point], path: Path) -> list[Path]:
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     sizes = [each.kilobytes for each in points]
-    axes.plot(sizes, [100 * each.accuracy for each in points], "o-", color="#1f5fa8")
+    axes.plot(sizes, [100 * each.accuracy for each in points], "o-", color=BLUE)
     axes.set_xlabel("weights, KB")
-    axes.set_ylabel("validation accuracy without training, %", color="#1f5fa8")
+    axes.set_ylabel("validation accuracy without training, %", color=BLUE)
     right = axes.twinx()
-    right.plot(sizes, [each.allocation.cost for each in points], "s--", color="#d1702a")
-    right.set_ylabel("predicted cost", color="#d1702a")
-    files = [path.with_suffix(f".{kind}") for kind in ("png", "svg")]
-    for file in files:
-        image = io.BytesIO()
-        figure.savefig(image, format=file.suffix[1:], dpi=150)
-        write_atomically(file, image.getvalue())
-    return files
+    right.plot(sizes, [each.allocation.cost for each in points], "s--", color=ORANGE)
+    right.set_ylabel("predicted cost", color=ORANGE)
+    return save(figure, path.with_suffix(""))

@@ -13,12 +13,28 @@ from pdqat.allocation.program import Costs
 from pdqat.errors import InputError
 from pdqat.precision import FULL, Precision
 from pdqat.rules import check_all_match, resolve
+from pdqat.sensitivity.probe import distances
+from pdqat.sensitivity.subject import Subject
 
 LEAST = 0.01
 
 
+def predicted_costs(
+    subject: Subject,
+    scores: dict[str, float],
+    are_prices: bool,
+    candidates: Sequence[Precision],
+    pinned: dict[str, Precision],
+) -> Costs:
+    """Per layer and precision, for a subject whose layers have these scores."""
+    own = {layer: subject.plan[layer] for layer in scores}
+    tried = list(dict.fromkeys([*candidates, *pinned.values(), *own.values()]))
+    measured = distances(subject, tried)
+    return costs(prices(scores, measured, None if are_prices else own), measured, candidates, pinned)
+
+
 def prices(
-    scores: Mapping[str, float], distances: Mapping[str, Mapping[Precision, float]], own: Mapping[str, Precision] | None
+    scores: Mapping[str, float], measured: Mapping[str, Mapping[Precision, float]], own: Mapping[str, Precision] | None
 ) -> dict[str, float]:
     """Per layer; `own` are the precisions that the scores belong to, None if scores are prices already."""
     found = {}
@@ -26,7 +42,7 @@ def prices(
         if own is None:
             found[layer] = max(score, 0.0)
         else:
-            distance = distances[layer][own[layer]]
+            distance = measured[layer][own[layer]]
             found[layer] = max(score, 0.0) / distance if distance > 0 else 0.0
     mean = sum(found.values()) / len(found)
     if mean == 0:
@@ -36,7 +52,7 @@ def prices(
 
 def costs(
     price: Mapping[str, float],
-    distances: Mapping[str, Mapping[Precision, float]],
+    measured: Mapping[str, Mapping[Precision, float]],
     candidates: Sequence[Precision],
     pinned: Mapping[str, Precision],
 ) -> Costs:
@@ -47,6 +63,6 @@ def costs(
         pin = resolve(pinned, layer, None)
         chosen = candidates if pin is None else [pin]
         table[layer] = {
-            precision: 0.0 if precision == FULL else each * distances[layer][precision] for precision in chosen
+            precision: 0.0 if precision == FULL else each * measured[layer][precision] for precision in chosen
         }
     return table

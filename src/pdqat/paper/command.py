@@ -3,19 +3,17 @@
 import argparse
 import fnmatch
 import os
-import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from rich.console import Console
-from rich.live import Live
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from pdqat.arguments import count
 from pdqat.errors import InputError
 from pdqat.paper.cells import Cell
 from pdqat.paper.executors import Executor, LocalExecutor, RayExecutor, Resources
-from pdqat.paper.matrix import Matrix, Status
+from pdqat.paper.matrix import Matrix
+from pdqat.paper.progress import MatrixProgress
 from pdqat.paper.protocols import PROTOCOLS, Protocol
 from pdqat.paper.suites import SUITES, cells
 
@@ -35,9 +33,9 @@ def add_commands(commands: Any) -> None:
     )
     run.set_defaults(command=_run)
     _add_suite(run)
-    run.add_argument("--seeds", type=_count, metavar="N", help="seeds 0 to N-1 (default: the protocol's number)")
+    run.add_argument("--seeds", type=count, metavar="N", help="seeds 0 to N-1 (default: the protocol's number)")
     run.add_argument("--only", metavar="GLOB", default="*", help="only cells whose name fits, such as '*-2bit-*'")
-    run.add_argument("--jobs", type=_count, metavar="N", help="cells trained at once (default: 1; with Ray all it can)")
+    run.add_argument("--jobs", type=count, metavar="N", help="cells trained at once (default: 1; with Ray all it can)")
     run.add_argument("--executor", choices=("local", "ray"), default="local", help="where (default: local)")
     run.add_argument("--device", metavar="NAME", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
     run.add_argument("--list", action="store_true", help="only print the cells and how far each is")
@@ -57,12 +55,6 @@ def _add_suite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--folder", type=Path, metavar="DIR", help="where runs and results are (default: results/paper)"
     )
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"a whole number above 0 is needed, not {text!r}")
-    return int(text)
 
 
 def _where(options: argparse.Namespace) -> tuple[Protocol, Path]:
@@ -105,78 +97,3 @@ def _show(options: argparse.Namespace) -> None:
     from pdqat.paper.show import show
 
     show(options.suite, *_where(options), Console())
-
-
-class MatrixProgress:
-    """A bar over all cells with an estimate of what is left, and one for every cell in training.
-
-    Where bars can't be drawn, a line when a cell starts, ends an epoch or is finished.
-    """
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._began = time.monotonic()
-        self._at_start: float | None = None
-        self._left = ""
-        self._epochs: dict[str, int] = {}
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=console,
-        )
-        self._all = self._bars.add_task("cells", total=None, left="")
-        self._tasks: dict[str, Any] = {}
-        self._live = Live(self._bars, console=console, refresh_per_second=2, transient=True)
-
-    def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._live.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._live.stop()
-
-    def update(self, states: Sequence[Status]) -> None:
-        """Move the bars."""
-        done, total = sum(each.work_done for each in states), sum(each.work for each in states)
-        self._at_start = done if self._at_start is None else self._at_start
-        new, elapsed = done - self._at_start, time.monotonic() - self._began
-        self._left = f"about {_duration(elapsed * (total - done) / new)} left" if new > 0 and total > done else ""
-        finished = sum(each.finished for each in states)
-        self._bars.update(self._all, total=len(states), completed=finished, left=self._left)
-        for each in states:
-            name = each.cell.name
-            if each.running and name not in self._tasks:
-                self._tasks[name] = self._bars.add_task(name, total=each.epochs, left="")
-            if not each.running and name in self._tasks:
-                self._bars.remove_task(self._tasks.pop(name))
-            if each.running:
-                self._bars.update(self._tasks[name], completed=each.done)
-                if not self._console.is_terminal and each.done > self._epochs.get(name, each.done):
-                    self._say(f"{name}: epoch {each.done} of {each.epochs}; {finished} of {len(states)} cells finished")
-                self._epochs[name] = each.done
-
-    def started(self, cell: Cell, done: int) -> None:
-        """Say so."""
-        self._say(f"{cell.name}: " + (f"continues after epoch {done}" if done else "starts"))
-
-    def finished(self, cell: Cell) -> None:
-        """Say so."""
-        self._say(f"{cell.name}: finished")
-
-    def failed(self, cell: Cell, reason: str) -> None:
-        """Say why."""
-        self._say(f"{cell.name}: failed: {reason}")
-
-    def _say(self, text: str) -> None:
-        left = f", {self._left}" if self._left else ""
-        self._console.print(text + left, highlight=False, markup=False, soft_wrap=True)
-
-
-def _duration(seconds: float) -> str:
-    minutes = round(seconds / 60)
-    if minutes < 1:
-        return "a minute"
-    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"

@@ -1,17 +1,15 @@
-"""The figures, drawn without a display and the same bytes each time."""
+"""The figures, drawn without a display."""
 
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
 from pdqat.paper import published
 from pdqat.paper.results import Entry
+from pdqat.pictures import BLUE, GREY, ORANGE
 
-matplotlib.rcParams["svg.hashsalt"] = "pdqat"
-
-OURS, OTHER, PAPER = "#1f5fa8", "#d1702a", "#9a9a9a"
+OURS, OTHER, PAPER = BLUE, ORANGE, GREY
 
 
 def distances(without: dict[str, float], with_layers: dict[str, float], tolerance: float) -> Figure:

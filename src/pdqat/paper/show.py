@@ -1,7 +1,6 @@
 """Print a suite's tables, and write them with the figures and the numbers behind them."""
 
 import dataclasses
-import io
 import json
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from pdqat.errors import InputError
 from pdqat.paper.protocols import Protocol
 from pdqat.paper.results import entries
 from pdqat.paper.suites import SUITES, cells
+from pdqat.pictures import save
 from pdqat.training.files import write_atomically
 
 
@@ -35,19 +35,16 @@ def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None
     files = {f"{suite}.json": json.dumps(found, indent=1).encode() + b"\n"}
     files[f"{suite}.md"] = "\n".join(each.markdown() for each in tables).encode()
     files[f"{suite}.tex"] = "\n".join(each.latex() for each in tables).encode()
-    for addition, figure in artefact.figures.items():
-        for kind in ("png", "svg"):
-            drawn = io.BytesIO()
-            figure.savefig(drawn, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
-            files[f"{suite}{addition}.{kind}"] = drawn.getvalue()
     for name, content in files.items():
         write_atomically(folder / name, content)
+    drawn = [file for name, figure in artefact.figures.items() for file in save(figure, folder / f"{suite}{name}")]
+    written = ", ".join([*files, *(file.name for file in drawn)])
     for table in tables:
         console.print(table.rich())
     seconds = sum(entry["seconds"] for entry in found)
     console.print(
         f"{len(found)} of {len(chosen)} cells finished, {seconds / 3600:.1f} hours of training; protocol "
-        f"{protocol.name}, {protocol.about}; written to {folder}: {', '.join(files)}",
+        f"{protocol.name}, {protocol.about}; written to {folder}: {written}",
         highlight=False,
         markup=False,
     )

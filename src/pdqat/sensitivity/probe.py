@@ -11,26 +11,22 @@ from collections.abc import Sequence
 import torch
 
 from pdqat.errors import InputError
-from pdqat.layers import Distance
 from pdqat.layers.recorder import Recorder, Request, candidate_name
 from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.subject import Subject
 
 
 @torch.no_grad()
-def distances(
-    subject: Subject, candidates: Sequence[Precision], distance: Distance | None = None
-) -> dict[str, dict[Precision, float]]:
+def distances(subject: Subject, candidates: Sequence[Precision]) -> dict[str, dict[Precision, float]]:
     """Per layer and candidate the mean distance on the held-out images; 0 in full precision."""
     quantizer = subject.setup.config.quantizer
-    if not quantizer.startswith("dorefa") and set(candidates) - {subject.plan[name] for name in subject.layers} - {
-        FULL
-    }:
+    trained = {FULL, *subject.plan.precisions.values()}
+    if not quantizer.startswith("dorefa") and not trained.issuperset(candidates):
         raise InputError(
             f"quantizer {quantizer!r} keeps a step size for the run's own bits: it can't be tried at others, as "
             "quantizers dorefa and dorefa-unscaled can"
         )
-    chosen = distance or subject.setup.config.layer_distance
+    chosen = subject.setup.config.layer_distance
     tried = [each for each in candidates if each != FULL]
     names = frozenset(candidate_name(layer, each) for layer in subject.layers for each in tried)
     sums = dict.fromkeys(names, 0.0)

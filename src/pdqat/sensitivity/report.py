@@ -5,11 +5,10 @@ import io
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from pdqat.sensitivity.subject import Subject
+from pdqat.terminal import new_table
 
 LAST_EPOCHS = 2
 BAR = 10
@@ -76,14 +75,7 @@ def as_csv(reports: list[LayerReport]) -> str:
 
 def show(console: Console, reports: list[LayerReport], ranking: str) -> None:
     """As a table with bars."""
-    table = Table(
-        title=f"layers by {ranking}: the longer the bar, the more precision is said to be worth",
-        title_justify="left",
-        title_style="",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
-        pad_edge=False,
-    )
+    table = new_table(f"layers by {ranking}: the longer the bar, the more precision is said to be worth")
     table.add_column("layer", no_wrap=True)
     table.add_column("", no_wrap=True)
     multiplier = ["multiplier"] if ranking != "dual" else []
