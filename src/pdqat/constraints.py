@@ -2,6 +2,13 @@
 
 A requirement such as `LayerConstraint(tolerance=0.1)` is what a user states; for a network it resolves to
 `Constraint`s, one for every layer and plan. The slack of a constraint is its mean distance minus its tolerance.
+
+A tolerance with a price tunes itself (resilient constrained learning): it is a variable t of the problem that costs
+
+    h(t) = price x t^2 / (2 x tolerance)
+
+and is where its multiplier equals the marginal cost, lambda = h'(t) = price x t / tolerance. So it is loose where its
+multiplier is high, tight where that is low, and the given tolerance exactly where the multiplier is the price.
 """
 
 import math
@@ -42,6 +49,17 @@ class Constraint:
     start: float = 0.0
     """The multiplier to start from."""
     channels: int = 1
+    price: float | None = None
+    """What relaxing the tolerance costs; None holds it fixed."""
+
+    def __post_init__(self) -> None:
+        if self.price is not None and self.tolerance == 0:
+            raise InputError(f"the tolerance of {self.name} is 0 and can't tune itself; give one above 0, or no price")
+
+    @property
+    def relaxation(self) -> float:
+        """The tolerance that each unit of the multiplier brings with it; 0 if it is fixed."""
+        return 0.0 if self.price is None else self.tolerance / self.price
 
     @property
     def name(self) -> str:
@@ -96,15 +114,17 @@ class OutputConstraint(Requirement):
 
     distance: OutputDistance | str = OutputDistance.CROSS_ENTROPY
     tolerance: float | None = None
+    price: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "distance", choice(OutputDistance, self.distance, "output distance"))
         _check_tolerance(self.tolerance)
+        _check_price(self.price)
 
     def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
         """One constraint."""
         tolerance = default_tolerance(plan.lowest_bits_in()) if self.tolerance is None else self.tolerance
-        return [Constraint("output", "", plan.name, tolerance, start=1.0)]
+        return [Constraint("output", "", plan.name, tolerance, start=1.0, price=self.price)]
 
     def request(self, net: Network, plan: BitPlan) -> Request | None:
         """The outputs are at hand: nothing to watch."""
@@ -132,12 +152,14 @@ class ActivationConstraint(Requirement):
 
     distance: Distance | str = Distance.RELATIVE
     tolerance: Tolerance = None
+    price: float | None = None
     kind: ClassVar[str]
     per_channel: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "distance", choice(Distance, self.distance, "layer distance"))
         _check_tolerance(self.tolerance)
+        _check_price(self.price)
 
     @abstractmethod
     def places(self, net: Network, plan: BitPlan) -> list[Place]:
@@ -151,7 +173,9 @@ class ActivationConstraint(Requirement):
             known = dict.fromkeys([*net.layers, *(place.name for place in places)])
             check_all_match(self.tolerance, known, "the tolerance for")
         return [
-            Constraint(self.kind, place.name, plan.name, self._tolerance(place), channels=place.channels)
+            Constraint(
+                self.kind, place.name, plan.name, self._tolerance(place), channels=place.channels, price=self.price
+            )
             for place in places
         ]
 
@@ -245,3 +269,8 @@ def _check_tolerance(given: Tolerance) -> None:
             raise InputError(f"a tolerance{where} must be a number, not {tolerance!r}")
         if not (math.isfinite(tolerance) and tolerance >= 0):
             raise InputError(f"a tolerance{where} must be zero or more and finite, not {tolerance}")
+
+
+def _check_price(given: float | None) -> None:
+    if given is not None and not (math.isfinite(given) and given > 0):
+        raise InputError(f"the price of a tolerance must be above zero and finite, not {given}")

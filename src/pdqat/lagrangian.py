@@ -2,6 +2,9 @@
 
     L(theta, lambda) = mean loss(f(x), y) + sum_views sum_c lambda_c (mean distance_c - tolerance_c)
 
+Tolerances that tune themselves are minimised over too. Their best value has a closed form, t_c = tolerance_c lambda_c /
+price_c, so it takes no steps of its own: it follows the multiplier, and L has their cost h_c(t_c) in it.
+
 Rounding has gradient zero, so weights feel a constraint through the full-precision side only: no gradient is estimated,
 unless `norm` or `gradient` ask for it.
 """
@@ -69,7 +72,8 @@ class Lagrangian(nn.Module):
 
     distance_sum: Tensor
     samples: Tensor
-    tolerances: Tensor
+    _fixed: Tensor
+    _relaxation: Tensor
 
     def __init__(
         self,
@@ -112,10 +116,18 @@ class Lagrangian(nn.Module):
         names = Counter(each.name for each in resolved)
         if len(names) < len(resolved):
             raise InputError(f"there are several constraints called {names.most_common(1)[0][0]!r}; one is allowed")
+        for each in resolved:
+            if dual_rate * each.relaxation > 1:
+                raise InputError(
+                    f"the dual rate {dual_rate:g} is too large for the price {each.price:g} of the tolerance of "
+                    f"{each.name}, which would overshoot; it may be {1 / each.relaxation:g} at most, price / tolerance"
+                )
         self.duals = Duals(resolved, dual_rate, dual_rule, dual_damping, dual_nu)
-        tolerances = [each.tolerance for each in resolved for _ in range(each.channels)]
-        self.register_buffer("tolerances", torch.tensor(tolerances, dtype=torch.float64), persistent=False)
-        self.register_buffer("distance_sum", torch.zeros(len(tolerances)))
+        fixed = [0.0 if each.price else each.tolerance for each in resolved for _ in range(each.channels)]
+        relaxation = [each.relaxation for each in resolved for _ in range(each.channels)]
+        self.register_buffer("_fixed", torch.tensor(fixed, dtype=torch.float64), persistent=False)
+        self.register_buffer("_relaxation", torch.tensor(relaxation, dtype=torch.float64), persistent=False)
+        self.register_buffer("distance_sum", torch.zeros(len(fixed)))
         self.register_buffer("samples", torch.zeros(()))
         like = next(net.parameters())
         for module in (self.duals, self):
@@ -128,6 +140,11 @@ class Lagrangian(nn.Module):
     def constraints(self) -> tuple[Constraint, ...]:
         """All constraints, in the order of the duals."""
         return self.duals.constraints
+
+    @property
+    def tolerances(self) -> Tensor:
+        """Of every multiplier's constraint: as given, or where its multiplier has brought it."""
+        return self._fixed + self._relaxation * self.duals.multipliers
 
     def forward(self, inputs: Any, target: Any) -> Tensor:
         """The Lagrangian on a batch. In training it also keeps the sums that `dual_step` averages."""
@@ -151,8 +168,10 @@ class Lagrangian(nn.Module):
         return Terms(loss, torch.cat(distances), outputs)
 
     def value(self, terms: Terms) -> Tensor:
-        """Task loss + sum of multiplier x slack."""
-        return terms.loss + (self.duals.multipliers * (terms.distances - self.tolerances)).sum()
+        """Task loss + sum of multiplier x slack, + what relaxed tolerances cost."""
+        multipliers = self.duals.multipliers
+        relaxing = self._relaxation * multipliers.square() / 2
+        return terms.loss + (multipliers * (terms.distances - self.tolerances) + relaxing).sum()
 
     @torch.no_grad()
     def accumulate(self, terms: Terms) -> None:
