@@ -93,13 +93,19 @@ class Cells:
                 )
                 counts = [f"{met:.1f} of {total}", f"{above:.1f} of {total}"] if total else []
                 views = ("2-bit", "full")
-                row = [spread([entry["accuracy"].get(view, {}).get("test") for entry in of_cell]) for view in views]
+                row = [spread([_percent(entry, view) for entry in of_cell]) for view in views]
                 table.add_row(cell, str(len(of_cell)), *row, *counts)
         Console(width=110).print(table)
 
 
+def _percent(entry: dict[str, Any], view: str) -> float | None:
+    accuracy = entry["accuracy"].get(view)
+    return None if accuracy is None else 100 * accuracy["test"]
+
+
 def spread(values: list[float | None]) -> str:
-    found = [100 * value for value in values if value is not None]
+    """Mean (standard deviation) of those that are there."""
+    found = [value for value in values if value is not None]
     if not found:
         return ""
     deviation = f" ({statistics.stdev(found):.2f})" if len(found) > 1 else ""

@@ -124,13 +124,16 @@ def _going_on(options: argparse.Namespace, flags: dict[str, Any]) -> tuple[dict[
     if options.preset is not None:
         raise InputError("--from takes the options of the run that it goes on from: give no --preset with it")
     run = Run.open(options.source)
-    run.summary()  # a finished run
+    plans = run.summary()["plans"]
     config = run.config()
     if flags.get("seed", config.seed) != config.seed:
         raise InputError(
             f"--from goes on with the run's own split of the images, so with its seed, {config.seed}; give no --seed"
         )
     before = {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
+    if config.budget is not None:  # it is met: go on with the plan that it led to
+        del before["budget"]
+        before |= {"plan": next(iter(plans.values())), "layers": {}}
     if "bits" in flags:
         before["plan"] = {}
     return before, {"init": str(run.best), "carry": config.method is not Method.FULL}
@@ -152,7 +155,8 @@ def _eval(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps({"part": options.part, "accuracy": found.accuracy, "constraints": constraints}, indent=2))
     else:
-        show_evaluation(Console(), found.accuracy, constraints, options.part)
+        plans = {name: plan.as_text() for name, plan in setup.net.plans.items()}
+        show_evaluation(Console(), found.accuracy, constraints, plans, options.part)
 
 
 def _setup(run: Run) -> Setup:

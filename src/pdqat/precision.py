@@ -105,6 +105,10 @@ class BitPlan:
     def __reduce__(self) -> tuple[type[Self], tuple[str, dict[str, Precision]]]:
         return type(self), (self.name, dict(self.precisions))
 
+    def as_text(self) -> dict[str, str]:
+        """The precision of every layer as people write it."""
+        return {layer: str(precision) for layer, precision in self.precisions.items()}
+
     @property
     def low_layers(self) -> list[str]:
         """The layers that are not in full precision, in the plan's order."""

@@ -1,6 +1,6 @@
 """What the command line shows: a progress bar while training, tables at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from rich import box
@@ -87,7 +87,9 @@ def show_summary(console: Console, summary: dict[str, Any], folder: str) -> None
             "full precision" if view == "full" else view, percent(parts["validation"]), percent(parts["test"])
         )
     console.print(accuracy)
-    _show_constraints(console, summary["constraints"])
+    _show_constraints(console, summary["constraints"], summary["plans"])
+    if "budget" in summary:
+        console.print("budget: {used} of {limit}".format(**summary["budget"]), highlight=False)
     console.print(
         f"{summary['method']}, model of epoch {summary['chosen_epoch']} of {summary['epochs']}, "
         f"{summary['parameters']:,} parameters, {summary['seconds']:.0f} s of training",
@@ -97,7 +99,11 @@ def show_summary(console: Console, summary: dict[str, Any], folder: str) -> None
 
 
 def show_evaluation(
-    console: Console, accuracy: dict[str, float], constraints: Sequence[dict[str, Any]], part: str
+    console: Console,
+    accuracy: dict[str, float],
+    constraints: Sequence[dict[str, Any]],
+    plans: Mapping[str, Mapping[str, str]],
+    part: str,
 ) -> None:
     """The tables of `pdqat eval`."""
     table = new_table(f"accuracy on {part} images")
@@ -106,7 +112,7 @@ def show_evaluation(
     for view, value in accuracy.items():
         table.add_row("full precision" if view == "full" else view, percent(value))
     console.print(table)
-    _show_constraints(console, constraints)
+    _show_constraints(console, constraints, plans)
 
 
 def percent(value: float) -> str:
@@ -126,26 +132,33 @@ def new_table(title: str = "") -> Table:
     )
 
 
-def _show_constraints(console: Console, constraints: Sequence[dict[str, Any]]) -> None:
+def _show_constraints(
+    console: Console, constraints: Sequence[dict[str, Any]], plans: Mapping[str, Mapping[str, str]]
+) -> None:
     """A table for every view, narrow enough for 80 columns."""
     views = list(dict.fromkeys(each["view"] for each in constraints))
     for view in views:
         title = f"constraints of {view}" if len(views) > 1 else "constraints"
-        console.print(_constraint_table(title, [each for each in constraints if each["view"] == view]))
+        found = [each for each in constraints if each["view"] == view]
+        console.print(_constraint_table(title, found, plans[view]))
 
 
-def _constraint_table(title: str, constraints: Sequence[dict[str, Any]]) -> Table:
+def _constraint_table(title: str, constraints: Sequence[dict[str, Any]], plan: Mapping[str, str]) -> Table:
     of_channels = any(each["kind"] == "channel" for each in constraints)
     table = new_table(f"{title}: mean distance <= tolerance" + (", worst channel of each layer" if of_channels else ""))
     table.add_column("constraint", overflow="fold")
+    is_mixed = len(set(plan.values())) > 1
+    if is_mixed:
+        table.add_column("bits", no_wrap=True)
     for heading in ("tolerance", "distance", "slack", "multiplier"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("satisfied", no_wrap=True)
     for each in constraints:
         worst = _worst_index(each["slack"])
         row = [each["where"] or each["kind"]]
+        row += [plan.get(each["where"], "")] if is_mixed else []
         row += [
-            _number(each["tolerance"]),
+            _number(_at(each["tolerance"], worst)),
             _number(_at(each["distance"], worst)),
             _number(_at(each["slack"], worst), "+"),
         ]

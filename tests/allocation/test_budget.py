@@ -56,3 +56,11 @@ def test_what_is_printed_can_be_read_again(amount: float, unit: Unit) -> None:
     again = Budget.parse(str(Budget(unit, amount)))
     assert again.unit is unit
     assert again.amount == pytest.approx(amount, rel=1e-3)
+
+
+@given(st.floats(1e-3, 1e13), st.sampled_from(list(Unit)))
+def test_a_budget_typed_as_it_is_shown_rounded_up_is_enough_and_little_more(amount: float, unit: Unit) -> None:
+    if unit is not Unit.BITS and amount < 1:
+        amount = 1.0
+    typed = Budget.parse(str(Budget(unit, amount).rounded_up())).amount
+    assert amount * (1 - 1e-9) <= typed <= amount * (1 + 1.001e-3)

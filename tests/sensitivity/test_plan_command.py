@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from pdqat.allocation.frontier import accuracy_under
+from pdqat.allocation.measure import measure_under
 from pdqat.allocation.plan_file import read_plan, write_plan
 from pdqat.cli import main
 from pdqat.errors import InputError
@@ -62,7 +62,7 @@ def test_a_plan_keeps_to_its_budget(
     arguments = ["--budget", budget, "--rank", rank, "--images", "50", "--out", str(path)]
     assert main(["plan", str(relative_run.path), *arguments]) == 0
     assert "predicted cost" in capsys.readouterr().out
-    plan, sizes = read_plan(path), Subject(relative_run, 1).sizes
+    plan, sizes = read_plan(path), Subject.of_run(relative_run, 1).sizes
     weights = sum(sizes[layer].parameters * (each.weight or 32) for layer, each in plan.items())
     total = sum(size.parameters for size in sizes.values())
     operations = sum(
@@ -85,6 +85,17 @@ def test_pinned_layers_keep_what_they_are_given(relative_run: Run, tmp_path: Pat
     assert plan["stages.1.0.conv0"] == Precision(2, 2)
 
 
+def test_excluded_layers_stay_in_full_precision_and_are_not_counted(relative_run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "plan.toml"
+    arguments = ["--budget", "1.5 bits", "--images", "50", "--out", str(path), "--exclude", "stages.0.*"]
+    assert main(["plan", str(relative_run.path), *arguments]) == 0
+    plan, sizes = read_plan(path), Subject.of_run(relative_run, 1).sizes
+    rest = [layer for layer in plan if not layer.startswith("stages.0.")]
+    assert {plan[layer] for layer in plan if layer not in rest} == {FULL}
+    bits = sum(sizes[layer].parameters * (plan[layer].weight or 32) for layer in rest)
+    assert 1 < bits / sum(sizes[layer].parameters for layer in rest) <= 1.5
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -94,6 +105,8 @@ def test_pinned_layers_keep_what_they_are_given(relative_run: Run, tmp_path: Pat
         (["--budget", "2 bits", "--pin", "head"], "--pin takes PATTERN=VALUE, not 'head'"),
         (["--budget", "2 bits", "--bits", "9"], "bits must be from 1 to 8, not 9"),
         (["--budget", "2 bits", "--bits", ","], "--bits must name at least one precision"),
+        (["--budget", "2 bits", "--exclude", "nothing"], "the excluded layer 'nothing' matches no layer"),
+        (["--budget", "2 bits", "--exclude", "*"], "--exclude leaves no layer to choose a precision for"),
         (["--budget", "2 bits", "--rank", "taste"], "unknown ranking 'taste'; choose one of dual, hessian"),
     ],
 )
@@ -259,7 +272,7 @@ def test_the_frontier_goes_from_the_smallest_to_the_largest_plan(
 
 
 def test_accuracy_under_the_runs_own_plan_is_near_that_of_the_run(relative_run: Run) -> None:
-    subject = Subject(relative_run, 1000)
-    found = accuracy_under(subject, subject.plan)
+    subject = Subject.of_run(relative_run, 1000)
+    found = measure_under(subject, subject.plan).accuracy
     measured = evaluate(subject.setup.objective, subject.batches()).accuracy["2-bit"]
     assert found == pytest.approx(measured, abs=0.15)  # statistics of other batches, a network that is hardly trained

@@ -18,7 +18,7 @@ from pdqat.training import Run
 
 @pytest.fixture(scope="module")
 def subject(relative_run: Run) -> Subject:
-    return Subject(relative_run, images=100)
+    return Subject.of_run(relative_run, images=100)
 
 
 @pytest.mark.parametrize("name", RANKINGS)
@@ -80,7 +80,7 @@ def test_a_candidate_counts_what_its_bits_do_to_input_and_weights(subject: Subje
 
 @pytest.mark.parametrize("which", ["relative_run", "squared_run"])
 def test_more_bits_are_nearer(which: str, request: pytest.FixtureRequest) -> None:
-    subject = Subject(request.getfixturevalue(which), images=100)
+    subject = Subject.of_run(request.getfixturevalue(which), images=100)
     for by_precision in distances(subject, [Precision(bits, bits) for bits in (1, 2, 4, 8)]).values():
         values = list(by_precision.values())
         assert values[1] > values[2] > values[3]  # 1 bit may beat 2 where the next layer clips
@@ -121,7 +121,7 @@ def test_hutchinson_is_exact_for_a_diagonal_hessian_and_near_for_others() -> Non
 
 
 def test_a_run_without_layer_constraints_has_no_multipliers(ste_run: Run) -> None:
-    subject = Subject(ste_run, images=50)
+    subject = Subject.of_run(ste_run, images=50)
     with pytest.raises(InputError, match="has no layer multipliers: train with method pdqat-layers"):
         RANKINGS["dual"](subject)
     assert list(RANKINGS["distance"](subject)) == subject.plan.low_layers

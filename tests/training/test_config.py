@@ -25,6 +25,8 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "carry": True,
     "bits": ["w4a8", "1"],
     "layers": {"stages.0.0.conv0": "8", "*.conv1": "full"},
+    "budget_bits": ["2", "w3a4"],
+    "replan": [0.4],
     "quantizer": "uniform-channel",
     "method": "pdqat-layers",
     "norm": "tied",
@@ -36,6 +38,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "layer_distance": "squared",
     "layer_tolerance": 0.056,
     "tolerances": {"stages.2.*": 0.11, "head": 0.0},
+    "tolerance_price": 0.2,
     "dual_rate": 0.3,
     "dual_rule": "nupi",
     "layer_sample": 0.5,
@@ -96,10 +99,12 @@ def test_an_unknown_preset_is_refused(preset: Any) -> None:
 def test_every_key_survives_the_way_through_the_file(tmp_path: Path) -> None:
     config = TrainConfig(**NOTHING_AS_DEFAULT)
     same = [key for key in KEYS if getattr(config, key) == getattr(TrainConfig(), key)]
-    assert same == ["plan", "method"], "layers exclude a plan, and level 'block' is of pdqat-layers, the default"
+    assert same == ["plan", "budget", "method"], "layers exclude a plan, level 'block' a budget and other methods"
     assert read(tmp_path / "config.toml", to_toml(config)) == config
     planned = TrainConfig(plan={"stages.0.0.conv0": "w4a8", "head": "full"})
     assert read(tmp_path / "planned.toml", to_toml(planned)) == planned
+    within = TrainConfig(budget="40 KB")
+    assert read(tmp_path / "within.toml", to_toml(within)) == within
 
 
 def test_a_plan_leaves_no_room_for_layer_rules() -> None:
@@ -122,8 +127,10 @@ def test_the_file_has_every_key_that_has_a_value() -> None:
         "data_path",
         "train_images",
         "init",
+        "budget",
         "output_tolerance",
         "layer_tolerance",
+        "tolerance_price",
         "dual_samples",
         "threads",
     ]

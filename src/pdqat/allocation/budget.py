@@ -13,22 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pdqat.allocation.sizes import LayerSize
 from pdqat.errors import InputError
 from pdqat.precision import Precision
 
 FULL_BITS = 32
+SHOWN_DIGITS = 4
 _BYTES = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _OPERATIONS = {"bops": 1, "kbops": 1000, "mbops": 1000**2, "gbops": 1000**3, "tbops": 1000**4}
-
-
-@dataclass(frozen=True)
-class LayerSize:
-    """How large a layer is."""
-
-    parameters: int
-    """Of its weight."""
-    operations: int
-    """Multiply-accumulates for one input."""
 
 
 class Unit(StrEnum):
@@ -82,6 +74,11 @@ class Budget:
             return float(size.operations * weight * (precision.activation or FULL_BITS))
         return float(size.parameters * weight) / (8 if self.unit is Unit.BYTES else 1)
 
+    def used_by_all(self, precisions: Mapping[str, Precision], sizes: Mapping[str, LayerSize]) -> "Budget":
+        """What a plan for layers of these sizes takes, in this unit."""
+        used = sum(self.used_by(size, precisions[layer]) for layer, size in sizes.items())
+        return self.amount_of(used, sizes)
+
     def limit(self, sizes: Mapping[str, LayerSize]) -> float:
         """The most that all layers together may use."""
         return self.amount * self._whole(sizes)
@@ -93,9 +90,14 @@ class Budget:
     def _whole(self, sizes: Mapping[str, LayerSize]) -> float:
         return float(sum(size.parameters for size in sizes.values())) if self.unit is Unit.BITS else 1.0
 
+    def rounded_up(self) -> "Budget":
+        """To the digits that are shown, so that a budget typed as it is shown is enough."""
+        step = 10.0 ** (math.floor(math.log10(self.amount)) - SHOWN_DIGITS + 1)
+        return Budget(self.unit, math.ceil(self.amount / step * (1 - 1e-10)) * step)
+
     def __str__(self) -> str:
         if self.unit is Unit.BITS:
-            return f"{self.amount:.4g} bits"
+            return f"{self.amount:.{SHOWN_DIGITS}g} bits"
         names = ("B", "KB", "MB", "GB") if self.unit is Unit.BYTES else ("BOPs", "kBOPs", "MBOPs", "GBOPs", "TBOPs")
         step = min(len(names) - 1, max(0, int(math.log10(max(self.amount, 1)) // 3)))
-        return f"{self.amount / 1000**step:.4g} {names[step]}"
+        return f"{self.amount / 1000**step:.{SHOWN_DIGITS}g} {names[step]}"

@@ -9,13 +9,15 @@ from typing import Any
 from rich.console import Console
 
 from pdqat.allocation.budget import Budget
+from pdqat.allocation.choices import choices
 from pdqat.allocation.frontier import frontier, write_frontier
 from pdqat.allocation.plan_file import write_plan
 from pdqat.allocation.prices import predicted_costs
 from pdqat.allocation.program import Allocation, allocate
 from pdqat.arguments import Pairs, count
 from pdqat.errors import InputError
-from pdqat.precision import Precision
+from pdqat.precision import FULL, Precision
+from pdqat.rules import check_all_match, resolve
 from pdqat.sensitivity import RANKINGS, ranking
 from pdqat.sensitivity.report import WIDTH, as_csv, report, show
 from pdqat.sensitivity.subject import IMAGES, Subject
@@ -65,6 +67,13 @@ def add_commands(commands: Any) -> None:
         help="precision of layers that is not to be chosen",
     )
     plan.add_argument(
+        "--exclude",
+        nargs="+",
+        default=[],
+        metavar="PATTERN",
+        help="layers to keep in full precision, which the budget does not count",
+    )
+    plan.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
@@ -82,7 +91,7 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 def _sensitivity(options: argparse.Namespace) -> None:
     rank = ranking(options.rank)
-    subject = Subject(Run.open(options.run), options.images)
+    subject = Subject.of_run(Run.open(options.run), options.images)
     reports = report(subject, rank(subject))
     if options.json:
         print(json.dumps([asdict(each) for each in reports], indent=2))
@@ -100,16 +109,22 @@ def _plan(options: argparse.Namespace) -> None:
     if budget is None and out.suffix != ".json":
         raise InputError(f"--frontier writes JSON with pictures beside it: --out must end in .json, not {out.name!r}")
     rank = ranking(options.rank)
-    subject = Subject(Run.open(options.run), options.images)
-    table = predicted_costs(subject, rank(subject), options.rank == "dual", candidates, pinned)
+    subject = Subject.of_run(Run.open(options.run), options.images)
+    check_all_match(options.exclude, subject.layers, "the excluded layer")
+    excluded = [layer for layer in subject.layers if resolve(dict.fromkeys(options.exclude, True), layer, False)]
+    scores = rank(subject)
+    chosen = choices([layer for layer in scores if layer not in excluded], candidates, pinned)
+    if not chosen:
+        raise InputError("--exclude leaves no layer to choose a precision for")
+    table = predicted_costs(subject, scores, options.rank == "dual", chosen)
     sizes = {layer: subject.sizes[layer] for layer in table}
     if budget is None:
-        write_frontier(frontier(subject, table, sizes), out, Console())
+        write_frontier(frontier(subject, table, sizes, excluded), out, Console())
         return
     found = allocate(table, sizes, budget)
     path = options.out or options.run / "plan.toml"
     about = f"{found.used} of {budget}; predicted cost {found.cost:.4g}, by {options.rank}"
-    write_plan(path, {**subject.plan.precisions, **found.precisions}, about)
+    write_plan(path, {**subject.plan.precisions, **dict.fromkeys(excluded, FULL), **found.precisions}, about)
     _show_plan(Console(), subject, found, budget, str(path))
 
 
@@ -129,5 +144,5 @@ def _show_plan(console: Console, subject: Subject, found: Allocation, budget: Bu
     console.print(table)
     lines = [f"predicted cost {found.cost:.4g}, using {found.used} of {budget}"]
     if found.next_budget is not None:
-        lines.append(f"the next better plan costs {found.next_cost:.4g} and takes {found.next_budget}")
+        lines.append(f"the next better plan costs {found.next_cost:.4g} and takes {found.next_budget.rounded_up()}")
     console.print("\n".join([*lines, f"plan: {path}"]), highlight=False, markup=False, soft_wrap=True)

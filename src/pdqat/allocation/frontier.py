@@ -1,32 +1,26 @@
 """The whole trade-off: plans from the smallest budget to the largest, with predicted cost and measured accuracy.
 
-Accuracy is that of the run's weights under the plan, without any training for it; only the statistics of the
-low-precision batch norms are estimated anew, on training images. Training under the plan usually reaches more.
+Accuracy is that of the run's weights under the plan, without any training for it; training usually reaches more.
 """
 
-import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
-import torch
 from rich.console import Console
-from torch.nn.modules.batchnorm import _BatchNorm
 
-from pdqat.allocation.budget import Budget, LayerSize, Unit
+from pdqat.allocation.budget import Budget, Unit
+from pdqat.allocation.measure import measure_under
 from pdqat.allocation.program import Allocation, Costs, allocate
-from pdqat.layers import Network
-from pdqat.layers.norm import PrecisionNorm
+from pdqat.allocation.sizes import LayerSize
 from pdqat.pictures import BLUE, ORANGE, save
-from pdqat.precision import BitPlan
+from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity.subject import Subject
 from pdqat.terminal import new_table
 from pdqat.training.files import write_atomically
 
 POINTS = 9
-STATISTICS_BATCHES = 8
 
 
 @dataclass(frozen=True)
@@ -39,13 +33,19 @@ class Point:
     accuracy: float
 
 
-def frontier(subject: Subject, costs: Costs, sizes: Mapping[str, LayerSize]) -> list[Point]:
-    """The cheapest plans at budgets spread evenly between the smallest and the largest, each once."""
+def frontier(
+    subject: Subject, costs: Costs, sizes: Mapping[str, LayerSize], excluded: Iterable[str] = ()
+) -> list[Point]:
+    """The cheapest plans at budgets spread evenly between the smallest and the largest, each once.
+
+    Excluded layers are in full precision.
+    """
     found: dict[float, Allocation] = {}
     for amount in _amounts(costs, sizes):
         each = allocate(costs, sizes, Budget(Unit.BITS, amount))
         found.setdefault(each.used.amount, each)
-    return [_point(subject, each, sizes) for each in found.values()]
+    rest = {**subject.plan.precisions, **dict.fromkeys(excluded, FULL)}
+    return [_point(subject, each, sizes, rest) for each in found.values()]
 
 
 def _amounts(costs: Costs, sizes: Mapping[str, LayerSize]) -> Sequence[float]:
@@ -55,39 +55,10 @@ def _amounts(costs: Costs, sizes: Mapping[str, LayerSize]) -> Sequence[float]:
     return [least + (most - least) * step / (POINTS - 1) for step in range(POINTS)]
 
 
-def _point(subject: Subject, found: Allocation, sizes: Mapping[str, LayerSize]) -> Point:
-    in_bytes = Budget(Unit.BYTES, 1.0)
-    size = sum(in_bytes.used_by(sizes[layer], precision) for layer, precision in found.precisions.items())
-    accuracy = accuracy_under(subject, BitPlan(subject.plan.name, {**subject.plan.precisions, **found.precisions}))
-    return Point(found, found.used.amount, size / 1000, accuracy)
-
-
-@torch.no_grad()
-def accuracy_under(subject: Subject, plan: BitPlan) -> float:
-    """On the held-out images, with the run's weights."""
-    net = copy.deepcopy(subject.net)
-    _estimate_statistics(net, subject, plan)
-    net.eval()
-    right = count = 0
-    for inputs, target in subject.batches():
-        with net.state.under(plan):
-            right += int((net(inputs).argmax(1) == target).sum())
-        count += len(target)
-    return right / count
-
-
-def _estimate_statistics(net: Network, subject: Subject, plan: BitPlan) -> None:
-    """The mean over a few batches, in place of the running ones."""
-    for module in net.modules():
-        if isinstance(module, PrecisionNorm):
-            view = module.views[plan.name]
-            assert isinstance(view, _BatchNorm)
-            view.reset_running_stats()
-            view.momentum = None  # torch's word for a plain mean
-    net.train()
-    for inputs, _ in islice(subject.setup.training_batches(0), STATISTICS_BATCHES):
-        with net.state.under(plan):
-            net(inputs)
+def _point(subject: Subject, found: Allocation, sizes: Mapping[str, LayerSize], rest: Mapping[str, Precision]) -> Point:
+    size = Budget(Unit.BYTES, 1.0).used_by_all(found.precisions, sizes).amount
+    measured = measure_under(subject, BitPlan(subject.plan.name, {**rest, **found.precisions}))
+    return Point(found, found.used.amount, size / 1000, measured.accuracy)
 
 
 def write_frontier(points: Sequence[Point], path: Path, console: Console) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pdqat.allocation.program import Costs
 from pdqat.errors import InputError
 from pdqat.precision import FULL, Precision
-from pdqat.rules import check_all_match, resolve
 from pdqat.sensitivity.probe import distances
 from pdqat.sensitivity.subject import Subject
 
@@ -20,17 +19,17 @@ LEAST = 0.01
 
 
 def predicted_costs(
-    subject: Subject,
-    scores: dict[str, float],
-    are_prices: bool,
-    candidates: Sequence[Precision],
-    pinned: dict[str, Precision],
+    subject: Subject, scores: Mapping[str, float], are_prices: bool, choices: Mapping[str, Sequence[Precision]]
 ) -> Costs:
-    """Per layer and precision, for a subject whose layers have these scores."""
-    own = {layer: subject.plan[layer] for layer in scores}
-    tried = list(dict.fromkeys([*candidates, *pinned.values(), *own.values()]))
-    measured = distances(subject, tried)
-    return costs(prices(scores, measured, None if are_prices else own), measured, candidates, pinned)
+    """Per layer and precision that it may be given, for a subject whose layers have these scores."""
+    own = {layer: subject.plan[layer] for layer in choices}
+    tried = dict.fromkeys([each for found in choices.values() for each in found] + list(own.values()))
+    measured = distances(subject, list(tried))
+    price = prices({layer: scores[layer] for layer in choices}, measured, None if are_prices else own)
+    return {
+        layer: {each: 0.0 if each == FULL else price[layer] * measured[layer][each] for each in found}
+        for layer, found in choices.items()
+    }
 
 
 def prices(
@@ -48,21 +47,3 @@ def prices(
     if mean == 0:
         raise InputError("every score is 0: there is nothing to tell layers apart by; train longer, or rank by another")
     return {layer: max(price, LEAST * mean) for layer, price in found.items()}
-
-
-def costs(
-    price: Mapping[str, float],
-    measured: Mapping[str, Mapping[Precision, float]],
-    candidates: Sequence[Precision],
-    pinned: Mapping[str, Precision],
-) -> Costs:
-    """The table that `allocate` chooses from; a pinned layer has one precision to choose from."""
-    check_all_match(pinned, price, "the pinned layer")
-    table: dict[str, dict[Precision, float]] = {}
-    for layer, each in price.items():
-        pin = resolve(pinned, layer, None)
-        chosen = candidates if pin is None else [pin]
-        table[layer] = {
-            precision: 0.0 if precision == FULL else each * measured[layer][precision] for precision in chosen
-        }
-    return table

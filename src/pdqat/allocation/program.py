@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pdqat.allocation.budget import Budget, LayerSize
+from pdqat.allocation.budget import Budget
+from pdqat.allocation.sizes import LayerSize
 from pdqat.errors import InputError
 from pdqat.precision import Precision
 
@@ -49,7 +50,7 @@ def allocate(costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget) -> Al
     limit = budget.limit(sizes)
     if program.smallest > limit * (1 + _SLACK):
         smallest = budget.amount_of(program.smallest, sizes)
-        raise InputError(f"no plan fits into {budget}: the smallest possible one takes {smallest}")
+        raise InputError(f"no plan fits into {budget}: the smallest possible one takes {smallest.rounded_up()}")
     best = program.cheapest(limit * (1 + _SLACK))
     cost, used = program.cost(best), program.used(best)
     better = program.smallest_below(cost)

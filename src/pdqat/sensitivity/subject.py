@@ -1,22 +1,22 @@
-"""Subject: a finished run's chosen model with held-out images, as every ranking needs it."""
+"""Subject: a run's model with held-out images, as every ranking needs it."""
 
 import copy
 import dataclasses
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
-from pdqat.allocation import LayerSize
+from pdqat.allocation.sizes import LayerSize, layer_sizes
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.precision import BitPlan
-from pdqat.training import Run
 from pdqat.training.config import Method
 from pdqat.training.files import load_checkpoint
+from pdqat.training.run import Run
 from pdqat.training.setup import Setup
 
 IMAGES = 1000
@@ -25,25 +25,33 @@ IMAGES = 1000
 class Subject:
     """One plan of a run, and so many validation images to judge it by."""
 
-    def __init__(self, run: Run, images: int = IMAGES) -> None:
+    def __init__(self, run: Run, setup: Setup, metrics: list[dict[str, Any]], images: int = IMAGES) -> None:
         self.run = run
-        self.summary = run.summary()
+        self.setup = setup
+        self.metrics = metrics
+        """Of the run's epochs so far, at least one."""
+        self._images = images
+        if len(setup.net.plans) > 1:
+            raise InputError(
+                f"the run {run.path} has {len(setup.net.plans)} plans; layers are ranked for runs with one plan"
+            )
+        setup.objective.eval()
+
+    @classmethod
+    def of_run(cls, run: Run, images: int = IMAGES) -> Self:
+        """The chosen model of a finished run."""
+        run.summary()
         config = run.config()
         if config.method is Method.FULL:
             raise InputError(
                 f"the run {run.path} trained full precision only; its layers have no low precision to rank"
             )
-        self.metrics = run.metrics()
-        if not self.metrics or not all("constraints" in each for each in self.metrics):
+        metrics = run.metrics()
+        if not metrics or not all("constraints" in each for each in metrics):
             raise InputError(f"{run.metrics_file} is missing or damaged: it holds no epochs")
-        self.setup = Setup(dataclasses.replace(config, init=None))
-        if len(self.setup.net.plans) > 1:
-            raise InputError(
-                f"the run {run.path} has {len(self.setup.net.plans)} plans; layers are ranked for runs with one plan"
-            )
-        self.setup.load(load_checkpoint(run.best), run.best)
-        self.setup.objective.eval()
-        self._images = images
+        setup = Setup(dataclasses.replace(config, init=None))
+        setup.load(load_checkpoint(run.best), run.best)
+        return cls(run, setup, metrics, images)
 
     @property
     def net(self) -> Network:
@@ -79,22 +87,7 @@ class Subject:
     @cached_property
     def sizes(self) -> dict[str, LayerSize]:
         """Parameters and multiply-accumulates of every layer that can be quantised."""
-        positions: dict[str, int] = {}
-
-        def count(layer: PrecisionLayer, _: Any, output: Tensor) -> None:
-            channels = output.shape[layer.channel_dim]
-            positions[layer.name] = positions.get(layer.name, 0) + output.numel() // (len(output) * channels)
-
-        hooks = [layer.register_forward_hook(count) for layer in self.net.layers.values()]
-        inputs, _ = next(self.batches())
-        with torch.no_grad():
-            self.net(inputs[:1])
-        for hook in hooks:
-            hook.remove()
-        return {
-            name: LayerSize(layer.weight.numel(), positions[name] * layer.weight.numel())
-            for name, layer in self.net.layers.items()
-        }
+        return layer_sizes(self.net, next(self.batches())[0])
 
     def need_full_view(self) -> None:
         """Refuse what compares with full precision where that was not trained."""

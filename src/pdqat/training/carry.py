@@ -1,7 +1,6 @@
 """Going on from a run under another plan: what belongs to its low-precision view moves over to the new one."""
 
 import re
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,29 +9,26 @@ from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Network
 from pdqat.layers.norm import PrecisionNorm
-from pdqat.training.files import load_checkpoint
 from pdqat.training.objectives import Objective
 
 
-def carry_over(net: Network, objective: Objective, path: Path) -> None:
-    """Take the norms of the view, and the multipliers of constraints that are still there.
+def carry_over(net: Network, objective: Objective, checkpoint: dict[str, Any], source: str) -> None:
+    """Take the norms of the checkpoint's view, and the multipliers of constraints that are still there.
 
     Quantisers are not taken: `prepare` has set theirs for the new bits. Nor is the affine part of tied norms, which is
     the full-precision view's.
     """
-    checkpoint = load_checkpoint(path)
     found = {match.group(1) for key in checkpoint["model"] if (match := re.search(r"(?:^|\.)views\.([^.]+)\.", key))}
     if len(found) != 1 or len(net.plans) != 1:
         raise InputError(
-            f"to carry over, the checkpoint {path} and the new training need one plan each, not {len(found)} and "
-            f"{len(net.plans)}"
+            f"to carry over, {source} and the new training need one plan each, not {len(found)} and {len(net.plans)}"
         )
-    _carry_view(net, checkpoint["model"], found.pop(), path)
+    _carry_view(net, checkpoint["model"], found.pop(), source)
     if isinstance(objective, Lagrangian):
         _carry_multipliers(objective, checkpoint["duals"])
 
 
-def _carry_view(net: Network, state: dict[str, Any], old: str, path: Path) -> None:
+def _carry_view(net: Network, state: dict[str, Any], old: str, source: str) -> None:
     new = next(iter(net.plans))
     moved: dict[str, Any] = {}
     for norm in (module for module in net.model.modules() if isinstance(module, PrecisionNorm)):
@@ -43,7 +39,7 @@ def _carry_view(net: Network, state: dict[str, Any], old: str, path: Path) -> No
     try:
         net.load_state_dict({**net.state_dict(), **{key: each for key, each in moved.items() if each is not None}})
     except RuntimeError as error:
-        raise InputError(f"the checkpoint {path} is of another model") from error
+        raise InputError(f"{source} is of another model") from error
 
 
 @torch.no_grad()

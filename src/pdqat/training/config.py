@@ -8,7 +8,7 @@ import math
 import re
 import tomllib
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import tomli_w
 
 from pdqat import data, models
+from pdqat.allocation.budget import Budget
+from pdqat.allocation.choices import choices
 from pdqat.constraints import OutputDistance
 from pdqat.duals import DualRule
 from pdqat.errors import InputError
@@ -122,6 +124,15 @@ def _precisions(value: Any) -> str | None:
     return None if value or isinstance(value, Mapping) else "must name at least one precision"
 
 
+def _budget(value: str | None) -> str | None:
+    try:
+        if value is not None:
+            Budget.parse(value)
+    except InputError:
+        return "must be an amount above 0 with a unit, such as '2.5 bits' on average, '40 KB' or '0.5 GBOPs'"
+    return None
+
+
 def _tolerances(value: Mapping[str, float]) -> str | None:
     fits = all(math.isfinite(each) and each >= 0 for each in value.values())
     return None if fits else "must be numbers from 0 upwards"
@@ -152,6 +163,13 @@ class TrainConfig:
     plan: dict[str, str] = _option(
         {}, "precision of each layer, as pdqat plan wrote it; takes the place of bits and layers", _precisions
     )
+    budget: str | None = _option(
+        None, "what the plan may use, such as '2.5 bits' or '40 KB': bits are chosen anew by the multipliers", _budget
+    )
+    budget_bits: list[str] = _option(["1", "2", "4", "8"], "precisions to choose from under a budget", _precisions)
+    replan: list[float] = _option(
+        [0.3, 0.6], "parts of the epochs after which bits are chosen under the budget", _between(0, 1)
+    )
     quantizer: str = _option("dorefa", f"quantiser: {', '.join(SCHEMES)}", _one_of(tuple(SCHEMES)))
 
     method: Method = _option(Method.PDQAT_LAYERS, "what to train")
@@ -168,6 +186,12 @@ class TrainConfig:
     )
     tolerances: dict[str, float] = _option(
         {}, "tolerance by layer name or pattern, for example 'stages.2.*=0.3'", _tolerances
+    )
+
+    tolerance_price: float | None = _option(
+        None,
+        "let layer tolerances tune themselves: each is where its multiplier is this times its part of the given one",
+        _above_zero,
     )
 
     layer_sample: float = _option(
@@ -212,6 +236,17 @@ class TrainConfig:
             if complaint:
                 raise InputError(f"{each.name} {complaint}, not {value!r}")
         _check_together(self)
+
+    @property
+    def replan_epochs(self) -> frozenset[int]:
+        """The epochs, counted from 0, before which bits are chosen under the budget."""
+        return frozenset(max(1, min(self.epochs - 1, round(part * self.epochs))) for part in self.replan)
+
+    def budget_choices(self, layers: Iterable[str]) -> dict[str, list[Precision]]:
+        """What each of these layers may be given under the budget; `layers` of the configuration stay as they are."""
+        rules = {pattern: Precision.parse(bits) for pattern, bits in self.layers.items()}
+        pinned = {pattern: bits for pattern, bits in rules.items() if bits.weight is not None}
+        return choices(layers, [Precision.parse(bits) for bits in self.budget_bits], pinned)
 
 
 PAPER_OUTPUT_TOLERANCES = {"8": 0.0039, "4": 0.1, "2": 0.7, "1": 0.9}
@@ -286,6 +321,10 @@ def _check_together(config: TrainConfig) -> None:
         raise InputError("level 'block' needs the names of the blocks, for example blocks = ['stages.0.0']")
     if config.tolerances and config.method is not Method.PDQAT_LAYERS:
         raise InputError(f"tolerances are of layers, which method {config.method.value!r} does not constrain")
+    if config.tolerance_price is not None and config.method is not Method.PDQAT_LAYERS:
+        raise InputError(
+            f"tolerance_price is for tolerances of layers, which method {config.method.value!r} does not constrain"
+        )
     if config.blocks and config.level is not Level.BLOCK:
         raise InputError(f"blocks are named, but level is {config.level.value!r}; set level to 'block'")
     pdqat = config.method in (Method.PDQAT_OUTPUT, Method.PDQAT_LAYERS)
@@ -296,10 +335,31 @@ def _check_together(config: TrainConfig) -> None:
         )
     if config.plan and config.layers:
         raise InputError("layers are given beside a plan that names each layer's precision; give one or the other")
+    if config.budget is not None:
+        _check_budget(config)
     if config.compile_fallback and not config.compile:
         raise InputError("compile_fallback is on, but compile is not; set both")
     if config.data == "folder" and config.data_path is None:
         raise InputError("data 'folder' needs data_path, the folder with train/ and test/ in it")
+
+
+def _check_budget(config: TrainConfig) -> None:
+    if config.method is not Method.PDQAT_LAYERS or config.level is not Level.LAYER:
+        raise InputError(
+            "a budget is spent by the multipliers of layers: it needs method 'pdqat-layers' and level 'layer', "
+            f"not {config.method.value!r} and {config.level.value!r}"
+        )
+    if len(config.bits) > 1:
+        raise InputError(f"a budget is for one plan, but bits are {', '.join(config.bits)}; give one to start with")
+    if not config.quantizer.startswith("dorefa"):
+        raise InputError(
+            f"quantizer {config.quantizer!r} keeps a step size for its own bits, so others can't be tried; "
+            "a budget needs dorefa or dorefa-unscaled"
+        )
+    if any(Precision.parse(bits).weight is None for bits in config.budget_bits):
+        raise InputError("budget_bits must be precisions with quantised weights: others leave no multiplier to go by")
+    if config.epochs < 2 or not config.replan:
+        raise InputError("under a budget there must be an epoch before bits are chosen and one after: epochs 2 or more")
 
 
 def _typed(name: str, value: Any, hint: Any) -> Any:

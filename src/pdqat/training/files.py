@@ -63,10 +63,15 @@ def load_weights(path: Path) -> dict[str, Tensor]:
             raise InputError(f"can't read the weights in {path}: {error}") from error
     content = _torch_load(path, "file of weights")
     if _is_checkpoint(content):
-        content = {key: value for key, value in content["model"].items() if ".views." not in f".{key}"}
+        return plain_weights(content["model"])
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise InputError(f"{path} holds no state_dict: it must be a dictionary of names and tensors")
     return content
+
+
+def plain_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """A network's state without what its plans add to the plain model's."""
+    return {key: value for key, value in state.items() if ".views." not in f".{key}"}
 
 
 def _is_checkpoint(content: Any) -> bool:

@@ -80,6 +80,6 @@ def _below_output(config: TrainConfig) -> Requirement:
         rest = {} if config.layer_tolerance is None else {"*": config.layer_tolerance}
         tolerance = {**config.tolerances, **rest}
     if config.level is Level.BLOCK:
-        return BlockConstraint(config.layer_distance, tolerance, blocks=tuple(config.blocks))
+        return BlockConstraint(config.layer_distance, tolerance, config.tolerance_price, blocks=tuple(config.blocks))
     kind = ChannelConstraint if config.level is Level.CHANNEL else LayerConstraint
-    return kind(config.layer_distance, tolerance)
+    return kind(config.layer_distance, tolerance, config.tolerance_price)

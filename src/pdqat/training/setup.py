@@ -1,19 +1,23 @@
 """Setup: data, network and objective of a configuration, as training and every later command need them."""
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pdqat import data, models
+from pdqat.allocation import Budget, allocate
+from pdqat.allocation.sizes import LayerSize, layer_sizes
 from pdqat.data import Batches
 from pdqat.errors import InputError
 from pdqat.layers import prepare
 from pdqat.precision import BitPlan, Precision
 from pdqat.training.carry import carry_over
 from pdqat.training.config import NormChoice, TrainConfig
-from pdqat.training.files import load_weights
+from pdqat.training.files import load_checkpoint, load_weights, plain_weights
 from pdqat.training.objectives import make_objective
 
 EVALUATION_BATCH = 500
@@ -39,26 +43,48 @@ class Setup:
         if len(self._training) < 2:
             raise InputError(f"there is only {len(self._training)} image to train on; training needs at least 2")
         self._training_part = self.data.images[self._training], self.data.labels[self._training]
+        init = None if config.init is None else Path(config.init)
+        plan: Mapping[str, str] = config.plan
+        if config.budget is not None and not plan:  # a plan by layers from the start, since it will change
+            self.build({})
+            plan = self.plan.as_text()
+        self.build(plan, None if init is None else load_weights(init), f"the weights in {init}")
+        if config.carry and init is not None:
+            carry_over(self.net, self.objective, load_checkpoint(init), f"the checkpoint {init}")
+        if config.budget is not None:
+            self._check_budget(Budget.parse(config.budget))
+
+    def build(self, plan: Mapping[str, str], weights: dict[str, Tensor] | None = None, source: str = "") -> None:
+        """Make network and objective, under a plan by layers if one is given."""
+        config = self.config
         torch.manual_seed(config.seed)
         channels, height, width = self.data.images.shape[1:]
         model = models.build(config.model, config.width, len(self.data.classes), (channels, height, width))
-        if config.init is not None:
-            _load_into(model, Path(config.init))
+        if weights is not None:
+            _load_into(model, weights, source)
         model.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
-        example, _ = next(iter(self._batches(self._training[:EXAMPLE_IMAGES], EXAMPLE_IMAGES)))
         self.net = prepare(
             model,
-            example,
-            [BitPlan(MIXED, {layer: Precision.parse(bits) for layer, bits in config.plan.items()})]
-            if config.plan
-            else config.bits,
-            layers=config.layers,
+            self._example(),
+            [BitPlan(MIXED, {layer: Precision.parse(bits) for layer, bits in plan.items()})] if plan else config.bits,
+            layers={} if plan else config.layers,
             quantizer=config.quantizer,
             tied_norms=config.norm is NormChoice.TIED,
         )
         self.objective = make_objective(self.net, config).to(self.device)
-        if config.carry and config.init is not None:
-            carry_over(self.net, self.objective, Path(config.init))
+
+    def change_plan(self, plan: Mapping[str, Precision]) -> None:
+        """Give some layers another precision; weights, low-precision norms and multipliers go on."""
+        plan = {**self.plan.precisions, **plan}
+        before = {"model": self.net.state_dict(), "duals": self.objective.state_dict()}
+        self.build({layer: str(bits) for layer, bits in plan.items()}, plain_weights(before["model"]))
+        carry_over(self.net, self.objective, before, "the model so far")
+
+    @property
+    def plan(self) -> BitPlan:
+        """Of a configuration with one plan."""
+        (plan,) = self.net.plans.values()
+        return plan
 
     def epoch_seed(self, epoch: int) -> int:
         """Different for every epoch of every seed."""
@@ -96,15 +122,35 @@ class Setup:
         return Batches(self.data.test_images, self.data.test_labels, self.data.mean, self.data.std, EVALUATION_BATCH)
 
     def load(self, checkpoint: dict[str, Any], path: Path) -> None:
-        """Put a checkpoint's weights and multipliers in place."""
+        """Put a checkpoint's weights and multipliers in place; a run with a budget has a plan there too."""
         try:
+            if self.config.budget is not None and checkpoint["plan"] != self.plan.as_text():
+                self.build(checkpoint["plan"])
             self.net.load_state_dict(checkpoint["model"])
             state = {f"net.{key}": value for key, value in self.net.state_dict().items()}
             self.objective.load_state_dict({**state, **checkpoint["duals"]})
         except (KeyError, RuntimeError, TypeError, AttributeError) as error:
             raise InputError(f"the checkpoint {path} does not fit the run's configuration") from error
 
-    def _batches(self, chosen: torch.Tensor, size: int = EVALUATION_BATCH) -> Batches:
+    def budget_used(self, budget: Budget) -> Budget:
+        """What the plan takes, of layers whose bits are chosen under a budget."""
+        return budget.used_by_all(self.plan.precisions, self._budget_sizes())
+
+    def _budget_sizes(self) -> dict[str, LayerSize]:
+        quantized = [layer for layer in self.plan.low_layers if self.plan[layer].weight is not None]
+        sizes = layer_sizes(self.net.eval(), self._example())
+        return {layer: sizes[layer] for layer in quantized}
+
+    def _check_budget(self, budget: Budget) -> None:
+        """Raise InputError if no plan fits, before anything is trained."""
+        sizes = self._budget_sizes()
+        table = {layer: dict.fromkeys(found, 0.0) for layer, found in self.config.budget_choices(sizes).items()}
+        allocate(table, sizes, budget)
+
+    def _example(self) -> Tensor:
+        return next(iter(self._batches(self._training[:EXAMPLE_IMAGES], EXAMPLE_IMAGES)))[0]
+
+    def _batches(self, chosen: Tensor, size: int = EVALUATION_BATCH) -> Batches:
         images, labels = self.data.images[chosen], self.data.labels[chosen]
         return Batches(images, labels, self.data.mean, self.data.std, size)
 
@@ -123,9 +169,9 @@ def _on(device: torch.device, found: data.Dataset) -> data.Dataset:
     return dataclasses.replace(found, **{name: getattr(found, name).to(device) for name in tensors})
 
 
-def _load_into(model: torch.nn.Module, path: Path) -> None:
+def _load_into(model: torch.nn.Module, weights: dict[str, Tensor], source: str) -> None:
     try:
-        model.load_state_dict(load_weights(path))
+        model.load_state_dict(weights)
     except RuntimeError as error:
         complaint = str(error).splitlines()[1].strip() if "\n" in str(error) else str(error)
-        raise InputError(f"the weights in {path} do not fit the model: {complaint}") from error
+        raise InputError(f"{source} do not fit the model: {complaint}") from error

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 import pdqat
+from pdqat.allocation import Budget
 from pdqat.lagrangian import Lagrangian
 from pdqat.training.evaluation import evaluate
 from pdqat.training.objectives import Objective
@@ -16,21 +17,23 @@ from pdqat.training.setup import Setup
 def constraint_entries(objective: Objective, distances: Tensor) -> list[dict[str, Any]]:
     """Per constraint its name, kind, view, tolerance, distance, slack, multiplier and whether it is satisfied.
 
-    For a constraint per channel, distance, slack and multiplier are lists with an entry per channel.
+    For a constraint per channel, distance, slack and multiplier are lists with an entry per channel, and so is a
+    tolerance that tunes itself.
     """
     if not isinstance(objective, Lagrangian):
         return []
     measured, multipliers = objective.duals.named(distances), objective.duals.named()
+    tolerances = objective.duals.named(objective.tolerances)
     entries = []
     for each in objective.constraints:
-        slack = measured[each.name] - each.tolerance
+        slack = measured[each.name] - tolerances[each.name]
         entries.append(
             {
                 "name": each.name,
                 "kind": each.kind,
                 "where": each.where,
                 "view": each.view,
-                "tolerance": each.tolerance,
+                "tolerance": each.tolerance if each.price is None else _plain(tolerances[each.name], each.kind),
                 "distance": _plain(measured[each.name], each.kind),
                 "slack": _plain(slack, each.kind),
                 "multiplier": _plain(multipliers[each.name], each.kind),
@@ -54,13 +57,21 @@ def summarize(setup: Setup, chosen_epoch: int, epochs: int, seconds: float, comp
             view: {"validation": validation.accuracy[view], "test": test.accuracy[view]} for view in test.accuracy
         },
         "constraints": constraint_entries(setup.objective, validation.distances),
-        "plans": {plan.name: {layer: str(bits) for layer, bits in plan.precisions.items()} for plan in plans},
+        "plans": {plan.name: plan.as_text() for plan in plans},
+        **_budget(setup),
         "left_alone": setup.net.left_alone,
         "parameters": sum(parameter.numel() for parameter in own),
         "seconds": round(seconds, 3),
         "compiled": compiled,
         "versions": {"pdqat": pdqat.__version__, "torch": torch.__version__, "python": platform.python_version()},
     }
+
+
+def _budget(setup: Setup) -> dict[str, Any]:
+    if setup.config.budget is None:
+        return {}
+    budget = Budget.parse(setup.config.budget)
+    return {"budget": {"limit": str(budget), "used": str(setup.budget_used(budget))}}
 
 
 def _plain(values: Tensor, kind: str) -> Any:

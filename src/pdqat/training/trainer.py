@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from pdqat.allocation.budget import Budget
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.training.config import Method, SlackSource
@@ -44,27 +45,36 @@ class Trainer:
         self.run = run
         self.setup = setup
         self.config = config = setup.config
-        self.objective = setup.objective
-        self.optimizer = torch.optim.Adam(setup.net.parameters(), lr=config.lr)
         self.compile_problem: str | None = None
         """Why the run is not compiled although it was asked for."""
         if config.compile:
             self._try_compiler()
-        compiled = config.compile and self.compile_problem is None
-        self.step_value = torch.compile(self.objective, fullgraph=True, dynamic=False) if compiled else self.objective
-        self.terms = torch.compile(self.objective.terms, fullgraph=True, dynamic=False) if compiled else None
         self.epoch = 0
         self.seconds = 0.0
         self.best: dict[str, Any] = {"epoch": 0, "accuracy": -1.0}
         self.metrics: list[dict[str, Any]] = []
-        if run.last.exists():
-            self._restore(load_checkpoint(run.last))
+        checkpoint = load_checkpoint(run.last) if run.last.exists() else None
+        if checkpoint is not None:
+            setup.load(checkpoint, run.last)
+        self._take_objective()
+        if checkpoint is not None:
+            self._restore(checkpoint)
+
+    def _take_objective(self) -> None:
+        """From the setup, which makes another one for another plan."""
+        self.objective = self.setup.objective
+        self.optimizer = torch.optim.Adam(self.setup.net.parameters(), lr=self.config.lr)
+        compiled = self.config.compile and self.compile_problem is None
+        self.step_value = torch.compile(self.objective, fullgraph=True, dynamic=False) if compiled else self.objective
+        self.terms = torch.compile(self.objective.terms, fullgraph=True, dynamic=False) if compiled else None
 
     def train(self, watcher: Watcher) -> dict[str, Any]:
         """Train to the end and return the summary, which is also written into the run folder."""
         watcher.start(self.config.epochs, len(self.setup.training_batches(0)), self.epoch)
         while self.epoch < self.config.epochs and not self._out_of_patience():
             started = time.perf_counter()
+            if self.config.budget is not None and self.epoch in self.config.replan_epochs:
+                self._replan(Budget.parse(self.config.budget))
             entry = self._train_epoch(watcher)
             self.seconds += time.perf_counter() - started
             self._save(entry)
@@ -82,6 +92,18 @@ class Trainer:
             if not self.config.compile_fallback:
                 raise
             self.compile_problem = str(error)
+
+    def _replan(self, budget: Budget) -> None:
+        """Choose bits by the multipliers so far; what was best under another plan no longer counts."""
+        from pdqat.allocation.replan import choose_plan  # here, because choosing stands on training
+        from pdqat.sensitivity.subject import Subject
+
+        found = choose_plan(Subject(self.run, self.setup, self.metrics), budget)
+        optimizer = self.optimizer.state_dict()
+        self.setup.change_plan(found.precisions)
+        self._take_objective()
+        self.optimizer.load_state_dict(optimizer)
+        self.best = {"epoch": self.epoch, "accuracy": -1.0}
 
     def _train_epoch(self, watcher: Watcher) -> dict[str, Any]:
         config = self.config
@@ -114,7 +136,12 @@ class Trainer:
             "loss": measured.loss,
             "accuracy": measured.accuracy,
             "constraints": constraint_entries(self.objective, measured.distances),
+            **self._plan(),
         }
+
+    def _plan(self) -> dict[str, Any]:
+        """The plan of a run that changes it."""
+        return {} if self.config.budget is None else {"plan": self.setup.plan.as_text()}
 
     def _dual_step(self) -> None:
         """One step of the multipliers, on fresh slacks or on the running mean."""
@@ -157,6 +184,8 @@ class Trainer:
         return sum(low) / len(low) if self.config.method is not Method.FULL else accuracy["full"]
 
     def _out_of_patience(self) -> bool:
+        if self.config.budget is not None and self.epoch <= max(self.config.replan_epochs):
+            return False
         return bool(self.config.patience) and self.epoch - self.best["epoch"] >= self.config.patience
 
     def _save(self, entry: dict[str, Any]) -> None:
@@ -178,10 +207,10 @@ class Trainer:
             "best": self.best,
             "model": self.setup.net.state_dict(),
             "duals": {key: value for key, value in state.items() if not key.startswith("net.")},
+            **self._plan(),
         }
 
     def _restore(self, checkpoint: dict[str, Any]) -> None:
-        self.setup.load(checkpoint, self.run.last)
         try:
             self.optimizer.load_state_dict(checkpoint["optimizer"])
             self.epoch, self.seconds, self.best = (checkpoint[key] for key in ("epoch", "seconds", "best"))

@@ -1,0 +1,210 @@
+"""Which ranking knows best where bits matter, on CIFAR-10: the multipliers beside what others use instead.
+
+    python benchmarks/sensitivity.py --jobs 2 --seeds 3    trains what is missing below runs/sensitivity, prints tables
+    python benchmarks/sensitivity.py --table               prints the tables of what is finished
+
+For every seed the width-1 pre-activation ResNet-20 is trained at 2 bits. Then
+
+truth       for every layer the test loss and accuracy when this layer alone is kept in full precision, evaluated
+            without training; for the layers at the top and the bottom also after the same short training
+rankings    the time each takes, and its rank correlation (Spearman) with the fall of the loss and the gain in accuracy
+plans       each ranking's plan of 2.5 bits on average, trained from the 2-bit run for the same few epochs, beside
+            uniform 2 and 3 bits
+
+Everything can be stopped and continued. The numbers go to results/sensitivity.json.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from cells import spread
+from measure import RESULTS, commit, write
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import spearmanr
+
+from pdqat.allocation.measure import measure_under
+from pdqat.allocation.plan_file import write_plan
+from pdqat.arguments import count
+from pdqat.precision import FULL, BitPlan, Precision
+from pdqat.sensitivity import RANKINGS
+from pdqat.sensitivity.subject import Subject
+from pdqat.training import Run
+
+FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
+BUDGET = "2.5 bits"
+COMMON = "--data cifar10 --model preresnet20 --bits 2 --train-images 10000 --validation 0.04 --threads 1"
+CONSTRAINED = f"{COMMON} --layer-distance relative --layer-tolerance 0.1 --dual-rate 0.1"
+BASE = f"{CONSTRAINED} --epochs 10 --lr 1e-2 --schedule one-cycle --compile".split(" ")
+RETRAINED = ["--epochs", "3", "--lr", "2e-3", "--no-compile"]
+"""Each plan is another graph: for so few epochs compiling would take longer than it saves."""
+ENDS = 2
+"""So many layers at the top and at the bottom of the truth are also trained."""
+UNIFORM = {"uniform 2 bits": "2", "uniform 3 bits": "3"}
+
+
+def base(seed: int) -> Run:
+    return Run(FOLDER / f"base-{seed}")
+
+
+def truth(subject: Subject) -> dict[str, dict[str, float]]:
+    """Per layer what keeping it alone in full precision brings, on the test images."""
+    plan = subject.plan
+
+    def measured(precisions: dict[str, Any]) -> Any:
+        return measure_under(subject, BitPlan(plan.name, precisions), subject.setup.test_batches())
+
+    low = measured(dict(plan.precisions))
+    found = {}
+    for layer in subject.layers:
+        high = measured({**plan.precisions, layer: FULL})
+        found[layer] = {"loss": low.loss - high.loss, "accuracy": high.accuracy - low.accuracy}
+    return found
+
+
+def ranked(subject: Subject, real: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
+    """Per ranking its scores, the seconds it took, and its rank correlation with the truth."""
+    found = {}
+    for name, ranking in RANKINGS.items():
+        started = time.perf_counter()
+        scores = ranking(subject)
+        seconds = time.perf_counter() - started
+        correlation = {
+            kind: float(spearmanr([scores[layer] for layer in real], [each[kind] for each in real.values()]).statistic)
+            for kind in ("loss", "accuracy")
+        }
+        found[name] = {"seconds": seconds, "correlation": correlation, "scores": scores}
+    return found
+
+
+def judged(seed: int, console: Console) -> dict[str, Any]:
+    """Truth and rankings of a seed's network, measured once."""
+    path = FOLDER / f"judged-{seed}.json"
+    if not path.exists():
+        console.print(f"seed {seed}: measuring every layer")
+        subject = Subject.of_run(base(seed))
+        real = truth(subject)
+        path.write_text(json.dumps({"truth": real, "rankings": ranked(subject, real)}, indent=1) + "\n")
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def ends(real: dict[str, dict[str, float]]) -> dict[str, str]:
+    """The layers to keep in full precision and train, with where they stand."""
+    order = sorted(real, key=lambda layer: -real[layer]["loss"])
+    return dict.fromkeys(order[:ENDS], "top") | dict.fromkeys(order[-ENDS:], "bottom")
+
+
+def trainings(seed: int, found: dict[str, Any]) -> dict[str, list[str]]:
+    """By name, how each is started; plans are written first."""
+    run, commands = base(seed), {}
+    for name in RANKINGS:
+        path = FOLDER / f"plan-{name}-{seed}.toml"
+        if not path.exists():
+            command("plan", str(run.path), "--rank", name, "--budget", BUDGET, "--out", str(path))
+        commands[name] = ["--plan", str(path)]
+    for name, bits in UNIFORM.items():
+        commands[name] = ["--bits", bits]
+    every = run.summary()["plans"]["2-bit"]
+    for layer in ends(found["truth"]):
+        path = FOLDER / f"plan-only-{layer}-{seed}.toml"
+        precisions = {**dict.fromkeys(every, Precision(2, 2)), layer: FULL}
+        write_plan(path, precisions, f"only {layer} in full precision")
+        commands[f"only {layer}"] = ["--plan", str(path)]
+    return commands
+
+
+def command(*arguments: str) -> None:
+    subprocess.run([sys.executable, "-m", "pdqat.cli", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def train(run: Run, arguments: list[str]) -> None:
+    """To its end, from wherever it is."""
+    if not run.summary_file.exists():
+        start = ["--resume", str(run.path)] if run.path.exists() else [*arguments, "--out", str(run.path)]
+        command("train", *start)
+
+
+def retrained(seed: int, name: str) -> Run:
+    return Run(FOLDER / f"{name.replace(' ', '-')}-{seed}")
+
+
+def finished(seed: int) -> dict[str, Any]:
+    """What there is of a seed that was judged."""
+    content = json.loads((FOLDER / f"judged-{seed}.json").read_text())
+    names = [*RANKINGS, *UNIFORM, *(f"only {layer}" for layer in ends(content["truth"]))]
+    runs = {name: retrained(seed, name) for name in names}
+    content["base"] = base(seed).summary()["accuracy"]
+    content["trained"] = {
+        name: {"accuracy": run.summary()["accuracy"], "plan": next(iter(run.summary()["plans"].values()))}
+        for name, run in runs.items()
+        if run.summary_file.exists()
+    }
+    return {"seed": seed, **content}
+
+
+def low_accuracy(entry: dict[str, Any], name: str) -> float | None:
+    trained = entry["trained"].get(name)
+    if trained is None:
+        return None
+    return next(100 * float(parts["test"]) for view, parts in trained["accuracy"].items() if view != "full")
+
+
+def show(entries: list[dict[str, Any]], console: Console) -> None:
+    table = Table(title=f"n = {len(entries)} seeds; mean (standard deviation)")
+    for heading in ("ranking", "correlation, loss", "correlation, accuracy", "seconds", f"test accuracy at {BUDGET}"):
+        table.add_column(heading)
+    for name in RANKINGS:
+        of_name = [entry["rankings"][name] for entry in entries]
+        correlations = [spread([each["correlation"][kind] for each in of_name]) for kind in ("loss", "accuracy")]
+        seconds = spread([each["seconds"] for each in of_name])
+        table.add_row(name, *correlations, seconds, spread([low_accuracy(entry, name) for entry in entries]))
+    for name in UNIFORM:
+        table.add_row(name, "", "", "", spread([low_accuracy(entry, name) for entry in entries]))
+    console.print(table)
+    table = Table(title="one layer in full precision: gain in test accuracy, in points")
+    for heading in ("seed", "layer", "where", "evaluated", "trained, over uniform 2 bits"):
+        table.add_column(heading)
+    for entry in entries:
+        for layer, where in ends(entry["truth"]).items():
+            after, uniform = low_accuracy(entry, f"only {layer}"), low_accuracy(entry, "uniform 2 bits")
+            gain = "" if after is None or uniform is None else f"{after - uniform:+.2f}"
+            table.add_row(str(entry["seed"]), layer, where, f"{100 * entry['truth'][layer]['accuracy']:+.2f}", gain)
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=count, default=1, help="trainings at once, one thread each")
+    parser.add_argument("--seeds", type=count, default=1)
+    parser.add_argument("--table", action="store_true", help="train nothing")
+    options = parser.parse_args()
+    console = Console(width=110)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    seeds = range(options.seeds)
+    if not options.table:
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(lambda seed: train(base(seed), [*BASE, "--seed", str(seed)]), seeds))
+            jobs = []
+            for seed in seeds:  # one at a time, since rankings are timed
+                commands = trainings(seed, judged(seed, console))
+                jobs += [
+                    (retrained(seed, name), [*RETRAINED, "--from", str(base(seed).path), *arguments])
+                    for name, arguments in commands.items()
+                ]
+            list(pool.map(lambda job: train(*job), jobs))
+    entries = [finished(seed) for seed in sorted(int(path.stem.rpartition("-")[2]) for path in FOLDER.glob("judged-*"))]
+    if entries:
+        write("sensitivity", {"commit": commit(), "base": BASE, "retrained": RETRAINED, "seeds": entries})
+        show(entries, console)
+        console.print(f"written: {RESULTS / 'sensitivity.json'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,16 @@
+"""Which precisions each layer may be given."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from pdqat.precision import Precision
+from pdqat.rules import check_all_match, resolve
+
+
+def choices(
+    layers: Iterable[str], candidates: Sequence[Precision], pinned: Mapping[str, Precision]
+) -> dict[str, list[Precision]]:
+    """Per layer; a layer that is pinned, by name or pattern, has one precision to choose from."""
+    layers = list(layers)
+    check_all_match(pinned, layers, "the pinned layer")
+    pins = {layer: resolve(pinned, layer, None) for layer in layers}
+    return {layer: list(candidates) if pin is None else [pin] for layer, pin in pins.items()}

@@ -1,0 +1,16 @@
+"""Choosing bits while a run trains, from its multipliers so far: `pdqat train --budget`."""
+
+from pdqat.allocation.budget import Budget
+from pdqat.allocation.prices import predicted_costs
+from pdqat.allocation.program import Allocation, allocate
+from pdqat.sensitivity.duals import multipliers
+from pdqat.sensitivity.subject import Subject
+
+
+def choose_plan(subject: Subject, budget: Budget) -> Allocation:
+    """The plan with the least predicted cost; where no multiplier is above 0, all layers have the same price."""
+    scores = multipliers(subject)
+    if not any(scores.values()):
+        scores = dict.fromkeys(scores, 1.0)
+    table = predicted_costs(subject, scores, True, subject.setup.config.budget_choices(scores))
+    return allocate(table, {layer: subject.sizes[layer] for layer in table}, budget)
