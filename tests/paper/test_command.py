@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pdqat.cli import main
-from pdqat.paper.train_cell import MEASURED
+from pdqat.paper.cells import MEASURED
 from pdqat.training import Run
 from same_run import assert_same_run, heed_interrupts
 

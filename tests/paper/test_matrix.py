@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from pdqat.errors import InputError
-from pdqat.paper.cells import Cell, Kept
+from pdqat.paper.cells import MEASURED, Cell, Kept
 from pdqat.paper.matrix import Matrix, Status
 from pdqat.paper.protocols import PROTOCOLS
-from pdqat.paper.train_cell import BUSY, MEASURED
+from pdqat.paper.train_cell import BUSY
 from pdqat.training import Run
 from pdqat.training.config import Method
 

@@ -7,9 +7,10 @@ from matplotlib.figure import Figure
 
 from pdqat.paper import figures, published
 from pdqat.paper.results import Entry, percent
-from pdqat.paper.statistics import LAST_EPOCHS, Difference, Stationarity, rank_correlation
+from pdqat.paper.statistics import Difference, Stationarity, rank_correlation
 from pdqat.paper.suites import FIGURE_1_BITS, FIGURE_1_TOLERANCE
 from pdqat.paper.tables import Grid
+from pdqat.sensitivity.report import LAST_EPOCHS
 from pdqat.training.config import Method
 
 HEADINGS = {Method.STE: "baseline", Method.PDQAT_OUTPUT: "(i)", Method.PDQAT_LAYERS: "(ii)"}

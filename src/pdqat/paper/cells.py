@@ -10,8 +10,11 @@ from pdqat.errors import InputError
 from pdqat.paper.protocols import Protocol
 from pdqat.training import Run, TrainConfig
 from pdqat.training.config import Method, resolve_config
+from pdqat.training.run import layer_multipliers
 
 FULL_PRECISION_BITS = 32
+MEASURED = "measured.json"
+"""What a cell's training writes last."""
 MACHINE = ("threads", "device")
 """What may differ between the machines that train a cell."""
 
@@ -28,8 +31,7 @@ class Kept:
         """Of the chosen layers; the base cell has to be finished."""
         run = self.base.run(folder)
         try:
-            last = run.metrics()[-1]["constraints"]
-            found = {str(each["where"]): float(each["multiplier"]) for each in last if each["kind"] == "layer"}
+            found = layer_multipliers(run.metrics()[-1])
         except (IndexError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{run.metrics_file} is damaged: it holds no multipliers of layers") from error
         return dict(sorted(found.items(), key=lambda pair: pair[1], reverse=self.largest)[: self.count])
@@ -83,6 +85,10 @@ class Cell:
     def run(self, folder: Path) -> Run:
         """Its run folder, which may not exist yet."""
         return Run(folder / "cells" / self.name)
+
+    def is_finished(self, folder: Path) -> bool:
+        """Whether it is trained and measured."""
+        return (self.run(folder).path / MEASURED).exists()
 
     def config(self, protocol: Protocol, folder: Path) -> TrainConfig:
         """The configuration to train, once the cell that it needs is finished."""

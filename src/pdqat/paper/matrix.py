@@ -14,7 +14,7 @@ from pdqat.errors import InputError
 from pdqat.paper.cells import Cell
 from pdqat.paper.executors import LOG, Executor, Job
 from pdqat.paper.protocols import Protocol
-from pdqat.paper.train_cell import BUSY, MEASURED
+from pdqat.paper.train_cell import BUSY
 from pdqat.training.config import PRESETS, Method
 from pdqat.training.run import BusyError
 
@@ -69,14 +69,10 @@ class Matrix:
         self.folder = folder
         self._failed: dict[str, str] = {}
 
-    def is_finished(self, cell: Cell) -> bool:
-        """Whether there is nothing left to do for a cell."""
-        return (cell.run(self.folder).path / MEASURED).exists()
-
     def run(self, executor: Executor, observer: Observer) -> None:
         """Train all that is missing; raises InputError at the end if some cells failed."""
         for cell in self.cells:
-            if self.is_finished(cell) and (cell.needs is None or self.is_finished(cell.needs)):
+            if cell.is_finished(self.folder) and (cell.needs is None or cell.needs.is_finished(self.folder)):
                 cell.check(self.protocol, self.folder)
         jobs: dict[str, tuple[Cell, Job]] = {}
         try:
@@ -106,13 +102,13 @@ class Matrix:
         return [self._status(cell, cell.name in running) for cell in self.cells]
 
     def _is_over(self, cell: Cell) -> bool:
-        return self.is_finished(cell) or cell.name in self._failed
+        return cell.is_finished(self.folder) or cell.name in self._failed
 
     def _is_ready(self, cell: Cell, observer: Observer) -> bool:
         """Whether a cell can start now; its folder is made then, with the configuration in it."""
         try:
             needed = cell.needs
-            if needed is not None and not self.is_finished(needed):
+            if needed is not None and not needed.is_finished(self.folder):
                 if needed.name in self._failed:
                     raise InputError(f"it needs {needed.name}")
                 return False
@@ -153,7 +149,7 @@ class Matrix:
         epochs = int({**PRESETS["paper"], **self.protocol.options, **cell.options}["epochs"]) * cell.times_as_long
         metrics = cell.run(self.folder).metrics_file
         done = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
-        return Status(cell, epochs, done, running, self.is_finished(cell))
+        return Status(cell, epochs, done, running, cell.is_finished(self.folder))
 
 
 def _with_needed(cells: Sequence[Cell]) -> list[Cell]:

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from pdqat.errors import InputError
-from pdqat.paper.cells import Cell
+from pdqat.paper.cells import MEASURED, Cell
 from pdqat.paper.protocols import Protocol
-from pdqat.paper.train_cell import MEASURED
 
 Entry = dict[str, Any]
 
 
 def entries(cells: Iterable[Cell], protocol: Protocol, folder: Path) -> list[Entry]:
     """Of the cells that are finished; raises InputError if one was trained under another protocol."""
-    finished = [cell for cell in cells if (cell.run(folder).path / MEASURED).exists()]
+    finished = [cell for cell in cells if cell.is_finished(folder)]
     for cell in finished:
         cell.check(protocol, folder)
     return [_entry(cell, folder) for cell in finished]

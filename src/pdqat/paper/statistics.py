@@ -7,9 +7,9 @@ import numpy as np
 from scipy import stats
 
 from pdqat.paper.results import Entry
+from pdqat.sensitivity.report import LAST_EPOCHS
 
 CONFIDENCE = 0.95
-LAST_EPOCHS = 2
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from pdqat.constraints import LayerConstraint
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Distance
+from pdqat.paper.cells import MEASURED
 from pdqat.training import Run, Trainer
 from pdqat.training.config import Method
 from pdqat.training.evaluation import evaluate
@@ -28,7 +29,6 @@ from pdqat.training.process import keep_freed_memory
 from pdqat.training.run import BusyError
 from pdqat.training.setup import Setup
 
-MEASURED = "measured.json"
 BUSY = 3
 TRAIN_IMAGES = 10_000
 """Of so many training images the train accuracy is taken, without augmentation."""

@@ -2,12 +2,12 @@
 
 from pdqat.errors import InputError
 from pdqat.sensitivity.subject import Subject
+from pdqat.training.run import layer_multipliers
 
 
 def multipliers(subject: Subject) -> dict[str, float]:
     """After the last epoch."""
-    last = subject.metrics[-1]["constraints"]
-    found = {each["where"]: float(each["multiplier"]) for each in last if each["kind"] == "layer"}
+    found = layer_multipliers(subject.metrics[-1])
     if not found:
         raise InputError(
             f"the run {subject.run.path} has no layer multipliers: train with method pdqat-layers and level layer, "

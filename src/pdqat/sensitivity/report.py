@@ -9,8 +9,10 @@ from rich.console import Console
 
 from pdqat.sensitivity.subject import Subject
 from pdqat.terminal import new_table
+from pdqat.training.run import layer_multipliers
 
 LAST_EPOCHS = 2
+"""Over so many a multiplier should have settled."""
 BAR = 10
 WIDTH = 112
 """Columns that the table takes."""
@@ -37,8 +39,7 @@ def report(subject: Subject, scores: dict[str, float]) -> list[LayerReport]:
     """The layers, the highest score first."""
     metrics = subject.metrics
     of_layer = {each["where"]: each for each in metrics[-1]["constraints"] if each["kind"] == "layer"}
-    before = metrics[max(0, len(metrics) - 1 - LAST_EPOCHS)]["constraints"]
-    earlier = {each["where"]: each["multiplier"] for each in before if each["kind"] == "layer"}
+    earlier = layer_multipliers(metrics[max(0, len(metrics) - 1 - LAST_EPOCHS)])
     found = []
     for name in sorted(scores, key=lambda each: -scores[each]):
         known = of_layer.get(name, {})

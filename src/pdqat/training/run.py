@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +18,11 @@ from pdqat.training.files import write_atomically
 
 class BusyError(InputError):
     """Another process trains the run."""
+
+
+def layer_multipliers(entry: Mapping[str, Any]) -> dict[str, float]:
+    """By layer, of one epoch's entry of the metrics; empty without layer constraints."""
+    return {each["where"]: float(each["multiplier"]) for each in entry["constraints"] if each["kind"] == "layer"}
 
 
 class Run:
