@@ -36,6 +36,7 @@ from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity import RANKINGS
 from pdqat.sensitivity.subject import Subject
 from pdqat.training import Run
+from pdqat.training.files import write_atomically
 
 FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
 BUDGET = "2.5 bits"
@@ -68,10 +69,11 @@ def truth(subject: Subject) -> dict[str, dict[str, float]]:
     return found
 
 
-def ranked(subject: Subject, real: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
+def ranked(run: Run, real: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
     """Per ranking its scores, the seconds it took, and its rank correlation with the truth."""
     found = {}
     for name, ranking in RANKINGS.items():
+        subject = Subject.of_run(run)  # anew, so that none finds what another one has left behind
         started = time.perf_counter()
         scores = ranking(subject)
         seconds = time.perf_counter() - started
@@ -88,11 +90,11 @@ def judged(seed: int, console: Console) -> dict[str, Any]:
     path = FOLDER / f"judged-{seed}.json"
     if not path.exists():
         console.print(f"seed {seed}: measuring every layer")
-        subject = Subject.of_run(base(seed))
-        real = truth(subject)
-        path.write_text(json.dumps({"truth": real, "rankings": ranked(subject, real)}, indent=1) + "\n")
-    content: dict[str, Any] = json.loads(path.read_text())
-    return content
+        real = truth(Subject.of_run(base(seed)))
+        content = {"truth": real, "rankings": ranked(base(seed), real)}
+        write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
 
 
 def ends(real: dict[str, dict[str, float]]) -> dict[str, str]:

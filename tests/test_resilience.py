@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pdqat import Lagrangian, LayerConstraint, OutputConstraint
 from pdqat.constraints import ChannelConstraint, Requirement
+from pdqat.duals import DualRule
 from pdqat.errors import InputError
 from scalar_problem import ENERGY, GOAL, NEAREST, Z, prepared, solve, squared_to_goal
 
@@ -96,10 +97,10 @@ def test_each_channel_tunes_its_own() -> None:
     torch.testing.assert_close(lagrangian.tolerances, torch.tensor([0.05, 0.01], dtype=torch.float64))
 
 
-@pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf")])
+@pytest.mark.parametrize("price", [0.0, -1.0, float("nan"), float("inf"), True])
 @pytest.mark.parametrize("requirement", [LayerConstraint, OutputConstraint])
 def test_refuses_a_price_that_is_none(requirement: type[Requirement], price: float) -> None:
-    with pytest.raises(InputError, match=f"the price of a tolerance must be above zero and finite, not {price}"):
+    with pytest.raises(InputError, match=f"the price of a tolerance must be a number above zero, not {price}"):
         requirement("squared", 0.1, price)  # type: ignore[call-arg]
 
 
@@ -110,5 +111,45 @@ def test_refuses_what_can_not_tune_itself() -> None:
 
 def test_refuses_a_dual_rate_that_overshoots() -> None:
     constraint = LayerConstraint("squared", 0.1, price=0.01)
-    with pytest.raises(InputError, match=r"the dual rate 0.2 is too large .* it may be 0.1 at most, price / tolerance"):
+    Lagrangian(prepared([2.3]), squared_to_goal, [constraint], dual_rate=0.1)
+    with pytest.raises(InputError, match=r"the tolerance of w8/layer/weights.0 would overshoot: .* but is 10 x 0.2"):
         Lagrangian(prepared([2.3]), squared_to_goal, [constraint], dual_rate=0.2)
+
+
+@pytest.mark.parametrize(("damping", "allowed"), [(0.07, True), (0.09, False)])
+def test_refuses_a_damping_that_overshoots(damping: float, allowed: bool) -> None:
+    def make() -> Lagrangian:
+        constraint = LayerConstraint("squared", 0.1, price=0.01)
+        nupi = DualRule.NUPI
+        return Lagrangian(
+            prepared([2.3]),
+            squared_to_goal,
+            [constraint],
+            dual_rule=nupi,
+            dual_rate=0.05,
+            dual_damping=damping,
+            dual_nu=0.5,
+        )
+
+    if allowed:
+        make()
+    else:
+        with pytest.raises(InputError, match=r"tolerance / price x \(dual rate \+ 2 x damping .* but is 10 x 0.11"):
+            make()
+
+
+def test_nupi_settles_where_ascent_does() -> None:
+    tolerance, price = 0.05, 1.0
+    rate, nu = 0.25 * price / tolerance, 0.5
+    damping = 0.25 * price / tolerance * (1 + nu) / (2 * (1 - nu))
+    lagrangian = Lagrangian(
+        prepared([2.3]),
+        squared_to_goal,
+        [LayerConstraint("squared", tolerance, price)],
+        dual_rule="nupi",
+        dual_rate=rate,
+        dual_damping=damping,
+        dual_nu=nu,
+    )
+    solve(lagrangian, GOAL * Z, steps=300)
+    assert lagrangian.tolerances.item() == pytest.approx(optimum(tolerance, price)[1], rel=1e-3)

@@ -89,6 +89,7 @@ def _train(options: argparse.Namespace) -> None:
         setup = Setup(config)
         if config.compile and not config.compile_fallback:
             check_compiler()  # before there is a folder
+        setup.check_budget()
         run = Run.create(folder, config)
     keep_freed_memory()
     console = Console()
@@ -104,11 +105,11 @@ def _train(options: argparse.Namespace) -> None:
 
 def _given(options: argparse.Namespace, flags: dict[str, Any]) -> dict[str, Any]:
     """What --from, --config and --plan say, the later over the earlier."""
+    file = read_toml(options.config) if options.config else {}
     before: dict[str, Any] = {}
     start: dict[str, Any] = {}
     if options.source is not None:
-        before, start = _going_on(options, flags)
-    file = read_toml(options.config) if options.config else {}
+        before, start = _going_on(options, {**file, **flags})
     plan: dict[str, Any] = {}
     if options.plan_file is not None:
         for name in ("bits", "layers"):
@@ -119,23 +120,27 @@ def _given(options: argparse.Namespace, flags: dict[str, Any]) -> dict[str, Any]
     return {**before, **file, **start, **plan}
 
 
-def _going_on(options: argparse.Namespace, flags: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _going_on(options: argparse.Namespace, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of the run to go on from, and what to start from."""
     if options.preset is not None:
         raise InputError("--from takes the options of the run that it goes on from: give no --preset with it")
     run = Run.open(options.source)
-    plans = run.summary()["plans"]
+    summary = run.summary()
     config = run.config()
-    if flags.get("seed", config.seed) != config.seed:
+    if given.get("seed", config.seed) != config.seed:
         raise InputError(
             f"--from goes on with the run's own split of the images, so with its seed, {config.seed}; give no --seed"
         )
     before = {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
     if config.budget is not None:  # it is met: go on with the plan that it led to
         del before["budget"]
-        before |= {"plan": next(iter(plans.values())), "layers": {}}
-    if "bits" in flags:
+        before["plan"] = next(iter(summary["plans"].values()))
+    if "bits" in given:
         before["plan"] = {}
+    elif before["plan"] and given.get("budget") is None:
+        before["layers"] = {}
+    if given.get("method", config.method) != Method.PDQAT_LAYERS:
+        before.pop("tolerance_price", None)
     return before, {"init": str(run.best), "carry": config.method is not Method.FULL}
 
 

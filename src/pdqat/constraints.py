@@ -53,6 +53,7 @@ class Constraint:
     """What relaxing the tolerance costs; None holds it fixed."""
 
     def __post_init__(self) -> None:
+        _check_price(self.price)
         if self.price is not None and self.tolerance == 0:
             raise InputError(f"the tolerance of {self.name} is 0 and can't tune itself; give one above 0, or no price")
 
@@ -272,5 +273,7 @@ def _check_tolerance(given: Tolerance) -> None:
 
 
 def _check_price(given: float | None) -> None:
-    if given is not None and not (math.isfinite(given) and given > 0):
-        raise InputError(f"the price of a tolerance must be above zero and finite, not {given}")
+    if given is None:
+        return
+    if isinstance(given, bool) or not isinstance(given, float | int) or not (math.isfinite(given) and given > 0):
+        raise InputError(f"the price of a tolerance must be a number above zero, not {given!r}")

@@ -8,7 +8,7 @@ nuPI (Sohrabi et al. 2024) is a PI controller on the slack; its second term damp
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -53,6 +53,21 @@ class Duals(nn.Module):
         starts = [each.start for each in self.constraints for _ in range(each.channels)]
         self.register_buffer("multipliers", torch.tensor(starts))
         self.register_buffer("smoothed", torch.zeros(len(starts)))
+
+    def check_relaxation(self, constraints: Iterable[Constraint]) -> None:
+        """Refuse steps that would make a tolerance that tunes itself overshoot by its own feedback.
+
+        With r = tolerance / price, a step of ascent moves the tolerance by r x rate of its slack; nuPI's damping swings
+        it by up to 2 r x damping x (1 - nu) / (1 + nu) more.
+        """
+        swing = 2 * self.damping * (1 - self.nu) / (1 + self.nu) if self.rule is DualRule.NUPI else 0.0
+        for each in constraints:
+            if each.relaxation * (self.rate + swing) > 1 + 1e-6:
+                damped = " + 2 x damping x (1 - nu) / (1 + nu)" if swing else ""
+                raise InputError(
+                    f"the tolerance of {each.name} would overshoot: tolerance / price x (dual rate{damped}) must be at "
+                    f"most 1, but is {each.relaxation:g} x {self.rate + swing:g}"
+                )
 
     @torch.no_grad()
     def step(self, slacks: Tensor) -> None:

@@ -116,13 +116,8 @@ class Lagrangian(nn.Module):
         names = Counter(each.name for each in resolved)
         if len(names) < len(resolved):
             raise InputError(f"there are several constraints called {names.most_common(1)[0][0]!r}; one is allowed")
-        for each in resolved:
-            if dual_rate * each.relaxation > 1:
-                raise InputError(
-                    f"the dual rate {dual_rate:g} is too large for the price {each.price:g} of the tolerance of "
-                    f"{each.name}, which would overshoot; it may be {1 / each.relaxation:g} at most, price / tolerance"
-                )
         self.duals = Duals(resolved, dual_rate, dual_rule, dual_damping, dual_nu)
+        self.duals.check_relaxation(resolved)
         fixed = [0.0 if each.price else each.tolerance for each in resolved for _ in range(each.channels)]
         relaxation = [each.relaxation for each in resolved for _ in range(each.channels)]
         self.register_buffer("_fixed", torch.tensor(fixed, dtype=torch.float64), persistent=False)

@@ -67,6 +67,9 @@ class TrainingProgress(LiveDisplay):
 
     def epoch(self, entry: dict[str, Any]) -> None:
         """Show what validation found."""
+        if "bits_chosen_by" in entry:
+            text = f"bits chosen by {entry['bits_chosen_by']} before epoch {entry['epoch']}"
+            self._console.print(text, highlight=False)
         accuracy = "".join(f"  {view} {percent(value)}" for view, value in entry["accuracy"].items())
         slacks = [_worst(each["slack"]) for each in entry["constraints"]]
         slack = f"  worst slack {max(slacks):+.3f}" if slacks else ""

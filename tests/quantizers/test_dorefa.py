@@ -1,5 +1,7 @@
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from pdqat.quantizers import DoReFaActivation, DoReFaWeight
@@ -94,3 +96,17 @@ def test_straight_through_activations_have_the_gradient_of_clipping() -> None:
     activations = torch.tensor(ACTIVATIONS, requires_grad=True)
     upstream = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     assert gradient_of(DoReFaActivation().straight_through(activations, 2), activations, upstream) == [0, 2, 3, 4, 5, 0]
+
+
+@given(st.integers(1, 8), st.integers(0, 99))
+def test_signed_bytes_differ_from_dorefa_at_8_bits_only(bits: int, seed: int) -> None:
+    weight = torch.randn(5, 7, generator=torch.Generator().manual_seed(seed))
+    plain, signed = DoReFaWeight().codes(weight, bits), DoReFaWeight(signed_byte=True).codes(weight, bits)
+    if bits < 8:
+        assert signed.integers.equal(plain.integers)
+        assert signed.scale.equal(plain.scale)
+        return
+    full = DoReFaWeight().full(weight)
+    assert signed.integers.abs().max() == 127
+    assert (signed.values() - full).abs().max() <= signed.scale / 2 * (1 + 1e-5)
+    assert signed.scale.item() == pytest.approx(weight.abs().mean().item() / 127)

@@ -19,6 +19,7 @@ from pdqat.precision import Precision
 
 FULL_BITS = 32
 SHOWN_DIGITS = 4
+BUDGET_FORM = "an amount above 0 with a unit, such as '2.5 bits' on average, '40 KB' or '0.5 GBOPs'"
 _BYTES = {"b": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _OPERATIONS = {"bops": 1, "kbops": 1000, "mbops": 1000**2, "gbops": 1000**3, "tbops": 1000**4}
 
@@ -61,10 +62,7 @@ class Budget:
             unit = Unit.BYTES if name in _BYTES else Unit.BOPS
             factor = _BYTES.get(name) or _OPERATIONS.get(name, 0)
         if not (math.isfinite(amount) and amount > 0 and factor):
-            raise InputError(
-                f"a budget is an amount above 0 with a unit, such as '2.5 bits' on average, '40 KB' or '0.5 GBOPs', "
-                f"not {text!r}"
-            )
+            raise InputError(f"a budget is {BUDGET_FORM}, not {text!r}")
         return cls(unit, amount * factor)
 
     def used_by(self, size: LayerSize, precision: Precision) -> float:

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pdqat.precision import Precision
 from pdqat.rules import check_all_match, resolve
 
+CANDIDATES = ("1", "2", "4", "8")
+"""Unless others are named."""
+
 
 def choices(
     layers: Iterable[str], candidates: Sequence[Precision], pinned: Mapping[str, Precision]

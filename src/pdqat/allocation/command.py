@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from pdqat.allocation.budget import Budget
-from pdqat.allocation.choices import choices
+from pdqat.allocation.choices import CANDIDATES, choices
 from pdqat.allocation.frontier import frontier, write_frontier
 from pdqat.allocation.plan_file import write_plan
 from pdqat.allocation.prices import predicted_costs
@@ -23,8 +23,6 @@ from pdqat.sensitivity.report import WIDTH, as_csv, report, show
 from pdqat.sensitivity.subject import IMAGES, Subject
 from pdqat.terminal import new_table
 from pdqat.training import Run
-
-CANDIDATES = "1,2,4,8"
 
 
 def add_commands(commands: Any) -> None:
@@ -55,7 +53,10 @@ def add_commands(commands: Any) -> None:
         help="plans of all sizes, with predicted cost and accuracy, as table and picture",
     )
     plan.add_argument(
-        "--bits", default=CANDIDATES, metavar="LIST", help=f"precisions to choose from (default: {CANDIDATES})"
+        "--bits",
+        default=",".join(CANDIDATES),
+        metavar="LIST",
+        help=f"precisions to choose from (default: {','.join(CANDIDATES)})",
     )
     plan.add_argument(
         "--pin",
@@ -69,6 +70,7 @@ def add_commands(commands: Any) -> None:
     plan.add_argument(
         "--exclude",
         nargs="+",
+        action="extend",
         default=[],
         metavar="PATTERN",
         help="layers to keep in full precision, which the budget does not count",

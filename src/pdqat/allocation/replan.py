@@ -7,10 +7,13 @@ from pdqat.sensitivity.duals import multipliers
 from pdqat.sensitivity.subject import Subject
 
 
-def choose_plan(subject: Subject, budget: Budget) -> Allocation:
-    """The plan with the least predicted cost; where no multiplier is above 0, all layers have the same price."""
-    scores = multipliers(subject)
+def choose_plan(subject: Subject, budget: Budget) -> tuple[Allocation, str]:
+    """The plan with the least predicted cost, and what it was chosen by.
+
+    Where no multiplier is above 0 yet, all layers have the same price, and distances decide.
+    """
+    scores, by = multipliers(subject), "multipliers"
     if not any(scores.values()):
-        scores = dict.fromkeys(scores, 1.0)
+        scores, by = dict.fromkeys(scores, 1.0), "distances"
     table = predicted_costs(subject, scores, True, subject.setup.config.budget_choices(scores))
-    return allocate(table, {layer: subject.sizes[layer] for layer in table}, budget)
+    return allocate(table, {layer: subject.sizes[layer] for layer in table}, budget), by

@@ -14,6 +14,7 @@ from pdqat.layers.arithmetic import in_autocast
 from pdqat.layers.distances import precise
 from pdqat.layers.recorder import candidate_name
 from pdqat.layers.state import Gradient, ViewState
+from pdqat.layers.summand import Summand
 from pdqat.precision import FULL, Precision
 from pdqat.quantizers import Quantizer, Scheme
 
@@ -27,7 +28,7 @@ class LayerQuantizers(nn.Module):
         self.activation = scheme.activation()
 
 
-class PrecisionLayer(nn.Module):
+class PrecisionLayer(Summand):
     """A layer that computes what the network's view asks for.
 
     In full precision it uses `quantizer.full(weight)`; under a plan its input goes through the activation quantiser and
@@ -37,14 +38,13 @@ class PrecisionLayer(nn.Module):
     weight: Tensor
     bias: Tensor | None
     name: str
-    state: ViewState
     views: nn.ModuleDict
     norm_after: str | None
     """The norm that this layer's output enters, directly or through additions."""
     readers: frozenset[str]
     """The layers that read this layer's output, behind that norm if there is one."""
     roundings_behind: frozenset[str]
-    """The plans under which some layer after this one rounds its input."""
+    """The plans under which something is rounded after this layer: a later layer's input, or a summand."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """The layer under the network's current view."""
@@ -56,7 +56,7 @@ class PrecisionLayer(nn.Module):
         bias = self.bias if live or self.bias is None else self.bias.detach()
         if precision == FULL:
             weight = self.full_weight()
-            return self.operate(input, weight if live else weight.detach(), bias)
+            return self.as_summand(self.operate(input, weight if live else weight.detach(), bias))
         view = self.views[plan.name]
         assert isinstance(view, LayerQuantizers)
         z = self._quantized_input(view, input, precision)
@@ -73,7 +73,7 @@ class PrecisionLayer(nn.Module):
                 )
                 full_input = input if candidate.activation is None else view.activation.full(input)
                 self._record_twin(candidate_name(self.name, candidate), read, full_input, low)
-        return output
+        return self.as_summand(output)
 
     @property
     def quantizer(self) -> Quantizer | None:
@@ -138,8 +138,9 @@ class PrecisionLayer(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """A plain model's state has no quantisers: keep the ones that are here."""
-        for key, value in self.views.state_dict(prefix=f"{prefix}views.").items():
-            state_dict.setdefault(key, value)
+        for quantizers, name in ((self.views, "views"), (self.sums, "sums")):
+            for key, value in quantizers.state_dict(prefix=f"{prefix}{name}.").items():
+                state_dict.setdefault(key, value)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @classmethod
@@ -147,13 +148,13 @@ class PrecisionLayer(nn.Module):
         """Make a plain layer precision-aware, in place. Its links and quantisers are the caller's to set."""
         layer.__class__ = cls
         assert isinstance(layer, cls)
-        layer.name, layer.state, layer.views = name, state, nn.ModuleDict()
+        layer.name, layer.state, layer.views, layer.sums = name, state, nn.ModuleDict(), nn.ModuleDict()
         layer.norm_after, layer.readers, layer.roundings_behind = None, frozenset(), frozenset()
         return layer
 
     def restore_(self) -> None:
         """Make it a plain layer again, in place."""
-        for attribute in ("name", "state", "views", "norm_after", "readers", "roundings_behind"):
+        for attribute in ("name", "state", "views", "sums", "norm_after", "readers", "roundings_behind"):
             delattr(self, attribute)
         self.__class__ = next(plain for plain, aware in LAYERS.items() if aware is type(self))  # type: ignore[assignment]
 

@@ -13,13 +13,13 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from pdqat.layers.distances import precise
 from pdqat.layers.normalize import normalize
 from pdqat.layers.state import ViewState
+from pdqat.layers.summand import Summand
 
 
-class PrecisionNorm(_BatchNorm):
+class PrecisionNorm(_BatchNorm, Summand):
     """A batch norm that computes what the network's view asks for."""
 
     name: str
-    state: ViewState
     views: nn.ModuleDict
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
@@ -37,14 +37,14 @@ class PrecisionNorm(_BatchNorm):
         output = normalize(view, input)  # not view(input): the user's hooks on this norm have their turn once
         if recorder is not None and slope is not None:
             recorder.through_norm(self.name, output.detach(), slope, channel_dim=1)
-        return output
+        return self.as_summand(output)
 
     def add_view(self, name: str, tied: bool) -> None:
         """Give a plan its own norm, started as a copy of the full-precision one; tied, with the same affine part."""
         view: _BatchNorm = _plain_class(self)(
             self.num_features, self.eps, self.momentum, self.affine, self.track_running_stats
         )
-        own = {key: value.clone() for key, value in self.state_dict().items() if not key.startswith("views.")}
+        own = {key: value.clone() for key, value in self.state_dict().items() if "." not in key}
         view.load_state_dict(own, assign=True)
         view.requires_grad_(any(each.requires_grad for each in self.parameters(recurse=False)))
         view.train(self.training)
@@ -58,6 +58,8 @@ class PrecisionNorm(_BatchNorm):
             for key in self.views[view].state_dict():
                 if prefix + key in state_dict:
                     state_dict.setdefault(f"{prefix}views.{view}.{key}", state_dict[prefix + key].clone())
+        for key, value in self.sums.state_dict(prefix=f"{prefix}sums.").items():
+            state_dict.setdefault(key, value)
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     @classmethod
@@ -65,12 +67,12 @@ class PrecisionNorm(_BatchNorm):
         """Make a plain norm precision-aware, in place."""
         norm.__class__ = cls
         assert isinstance(norm, cls)
-        norm.name, norm.state, norm.views = name, state, nn.ModuleDict()
+        norm.name, norm.state, norm.views, norm.sums = name, state, nn.ModuleDict(), nn.ModuleDict()
         return norm
 
     def restore_(self) -> None:
         """Make it a plain norm again, in place, as the full-precision view has it."""
-        for attribute in ("name", "state", "views"):
+        for attribute in ("name", "state", "views", "sums"):
             delattr(self, attribute)
         self.__class__ = _plain_class(self)
 

@@ -1,6 +1,6 @@
 """`prepare`: any module becomes a precision-aware network, in place."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from pdqat.layers.norm import NORMS, PrecisionNorm
 from pdqat.layers.state import ViewState
 from pdqat.layers.trace import call_model, trace
 from pdqat.precision import FULL, BitPlan, Precision
-from pdqat.quantizers import Scheme
+from pdqat.quantizers import PowerOfTwo, Scheme
 from pdqat.quantizers import scheme as find_scheme
 from pdqat.rules import check_all_match, resolve
 
@@ -28,6 +28,7 @@ def prepare(
     layers: Mapping[str, str | int | Precision] | None = None,
     quantizer: str | Scheme = "dorefa",
     tied_norms: bool = False,
+    integer_sums: bool = False,
 ) -> Network:
     """Make a model precision-aware, in place.
 
@@ -36,6 +37,7 @@ def prepare(
     layers      precision per layer name or glob pattern; the first and the last layer are "full" unless named here
     quantizer   a name of `pdqat.quantizers.SCHEMES`, or a Scheme
     tied_norms  plans share the full-precision batch norms' affine parameters; only statistics are their own
+    integer_sums  under plans, what residual additions add is rounded to 8 bits of one step, as deployment needs it
 
     >>> net = prepare(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2)), torch.rand(2, 4), bits=2)
     >>> list(net.layers), net.left_alone["0"]
@@ -66,6 +68,8 @@ def prepare(
             if name in plans[0].precisions:
                 layer.views.update({plan.name: LayerQuantizers(scheme) for plan in plans})
                 layer.views.to(layer.weight.device, layer.weight.dtype)
+        if integer_sums:
+            _round_sums(net, seen.streams)
         for module in model.modules():
             if isinstance(module, nn.TransformerEncoderLayer):
                 module.register_forward_pre_hook(call_every_layer)
@@ -141,6 +145,20 @@ def _plans(
     if len(set(names)) < len(names):
         raise InputError(f"each plan needs a name of its own, not {', '.join(names)}")
     return plans
+
+
+def _round_sums(net: Network, streams: Iterable[frozenset[str]]) -> None:
+    """Give all summands of a stream the same quantiser, one for each plan."""
+    modules = dict(net.model.named_modules())
+    for stream in streams:
+        quantizers = {plan: PowerOfTwo() for plan in net.plans}
+        for name in stream:
+            summand = modules[name]
+            assert isinstance(summand, PrecisionLayer | PrecisionNorm)
+            summand.sums.update(quantizers)
+    for layer in (each for each in modules.values() if isinstance(each, PrecisionLayer)):
+        if layer.sums or (layer.norm_after is not None and modules[layer.norm_after].sums):
+            layer.roundings_behind = frozenset(net.plans)
 
 
 def _rounds_after(name: str, plan: BitPlan, calls: Sequence[str]) -> bool:

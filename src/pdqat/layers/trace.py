@@ -26,6 +26,9 @@ class Trace:
     """Layer to the batch norm that its output enters, directly or through additions."""
     readers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Layer or norm to the layers that read its output, directly or through functions of one tensor."""
+    streams: list[frozenset[str]] = field(default_factory=list)
+    """Layers and norms whose outputs are added up, directly or behind ReLU, clip at 0 and 1 or maximum pooling: those
+    of one set add into the same sums. Sums with other terms are left out."""
 
     @property
     def order(self) -> list[str]:
@@ -35,11 +38,12 @@ class Trace:
 
 def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str, nn.Module], example: Any) -> Trace:
     """Run `model` once, in evaluation mode and with its state untouched, and watch its layers and norms."""
-    result, made = Trace(), dict[Any, _Call]()
+    result, made, ends = Trace(), dict[Any, _Call](), list[Any]()
     calls: list[_Call] = []
     at_a_norm: set[int] = set()
 
     def after_layer(name: str, given: Tensor, output: Tensor) -> None:
+        ends.append(given.grad_fn)
         source = _read_through(given.grad_fn, made)
         if source is not None:
             result.readers[source.name].add(name)
@@ -48,6 +52,7 @@ def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str,
         made[output.grad_fn] = calls[-1]
 
     def after_norm(name: str, given: Tensor, output: Tensor) -> None:
+        ends.append(given.grad_fn)
         terms = [call for call in _added_into(given.grad_fn, made) if call.name in layers]
         calls.append(_Call(len(calls), name, tuple(term for term in terms if term.number not in at_a_norm)))
         at_a_norm.update(term.number for term in terms)
@@ -61,6 +66,7 @@ def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str,
     if not isinstance(output, Tensor):
         raise InputError(f"the model returns a {type(output).__name__}; wrap it in a module that returns one tensor")
     result.norm_after = _settled(calls)
+    result.streams = _streams([*ends, output.grad_fn], made)
     return result
 
 
@@ -123,6 +129,46 @@ def _added_into(node: Any, made: Mapping[Any, _Call]) -> Iterator[_Call]:
             yield made[node]
         elif type(node).__name__ == "AddBackward0" and node._saved_alpha == 1:
             nodes.extend(parent for parent, _ in node.next_functions)
+
+
+def _streams(ends: list[Any], made: Mapping[Any, _Call]) -> list[frozenset[str]]:
+    """The names behind every addition, those that flow together in one set; without sets that have unknown terms."""
+    streams: list[set[str | None]] = []
+    nodes, seen = list(ends), set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node not in made or node in ends:
+            nodes.extend(parent for parent, _ in node.next_functions)
+        if type(node).__name__ == "AddBackward0":
+            terms = _terms(node, made)
+            apart = [each for each in streams if not each & (terms - {None})]
+            joined = [each for each in streams if each & (terms - {None})]
+            streams = [*apart, terms.union(*joined)]
+    return [frozenset(name for name in each if name is not None) for each in streams if None not in each]
+
+
+def _terms(node: Any, made: Mapping[Any, _Call]) -> set[str | None]:
+    """What is added up in a node; None for a term that no layer or norm made, or that is scaled."""
+    if node in made:
+        return {made[node].name}
+    kind = type(node).__name__
+    parents = [parent for parent, _ in node.next_functions] if node is not None else []
+    if kind == "AddBackward0" and node._saved_alpha == 1:
+        return set().union(*(_terms(parent, made) for parent in parents))
+    keeps_multiples = kind in _KEEP_MULTIPLES or (kind in _CLAMPS and _clamps_at_0_and_1(node))
+    return _terms(parents[0], made) if keeps_multiples else {None}
+
+
+_KEEP_MULTIPLES = ("ReluBackward0", "MaxPool2DWithIndicesBackward0", "ViewBackward0", "CloneBackward0")
+_CLAMPS = ("ClampBackward0", "ClampBackward1", "ClampMinBackward0", "HardtanhBackward0")
+
+
+def _clamps_at_0_and_1(node: Any) -> bool:
+    limits = [getattr(node, f"_saved_{name}", None) for name in ("min", "max", "min_val", "max_val")]
+    return all(limit is None or limit in (0, 1) for limit in limits)
 
 
 def _read_through(node: Any, made: Mapping[Any, _Call]) -> _Call | None:

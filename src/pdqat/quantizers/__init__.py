@@ -8,6 +8,7 @@ from pdqat.errors import InputError
 from pdqat.quantizers.base import Grid, Quantizer
 from pdqat.quantizers.dorefa import DoReFaActivation, DoReFaWeight
 from pdqat.quantizers.lsq import LSQ
+from pdqat.quantizers.power_of_two import PowerOfTwo
 from pdqat.quantizers.uniform import UniformActivation, UniformWeight
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "DoReFaActivation",
     "DoReFaWeight",
     "Grid",
+    "PowerOfTwo",
     "Quantizer",
     "Scheme",
     "UniformActivation",
@@ -30,11 +32,14 @@ class Scheme:
 
     weight: Callable[[], Quantizer]
     activation: Callable[[], Quantizer]
+    any_bits: bool = False
+    """Whether they have no state that belongs to the bits they were trained with, so that others can be tried."""
 
 
 SCHEMES = {
-    "dorefa": Scheme(DoReFaWeight, DoReFaActivation),
-    "dorefa-unscaled": Scheme(partial(DoReFaWeight, scaled=False), DoReFaActivation),
+    "dorefa": Scheme(DoReFaWeight, DoReFaActivation, any_bits=True),
+    "dorefa-unscaled": Scheme(partial(DoReFaWeight, scaled=False), DoReFaActivation, any_bits=True),
+    "dorefa-int8": Scheme(partial(DoReFaWeight, signed_byte=True), DoReFaActivation, any_bits=True),
     "uniform": Scheme(UniformWeight, UniformActivation),
     "uniform-channel": Scheme(partial(UniformWeight, per_channel=True), UniformActivation),
     "lsq": Scheme(partial(LSQ, signed=True), partial(LSQ, signed=False)),

@@ -13,6 +13,7 @@ import torch
 from pdqat.errors import InputError
 from pdqat.layers.recorder import Recorder, Request, candidate_name
 from pdqat.precision import FULL, Precision
+from pdqat.quantizers import SCHEMES, scheme
 from pdqat.sensitivity.subject import Subject
 
 
@@ -21,10 +22,10 @@ def distances(subject: Subject, candidates: Sequence[Precision]) -> dict[str, di
     """Per layer and candidate the mean distance on the held-out images; 0 in full precision."""
     quantizer = subject.setup.config.quantizer
     trained = {FULL, *subject.plan.precisions.values()}
-    if not quantizer.startswith("dorefa") and not trained.issuperset(candidates):
+    if not scheme(quantizer).any_bits and not trained.issuperset(candidates):
         raise InputError(
             f"quantizer {quantizer!r} keeps a step size for the run's own bits: it can't be tried at others, as "
-            "quantizers dorefa and dorefa-unscaled can"
+            f"{', '.join(name for name, each in SCHEMES.items() if each.any_bits)} can"
         )
     chosen = subject.setup.config.layer_distance
     tried = [each for each in candidates if each != FULL]

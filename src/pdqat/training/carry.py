@@ -9,6 +9,7 @@ from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Network
 from pdqat.layers.norm import PrecisionNorm
+from pdqat.layers.summand import Summand
 from pdqat.training.objectives import Objective
 
 
@@ -31,11 +32,14 @@ def carry_over(net: Network, objective: Objective, checkpoint: dict[str, Any], s
 def _carry_view(net: Network, state: dict[str, Any], old: str, source: str) -> None:
     new = next(iter(net.plans))
     moved: dict[str, Any] = {}
-    for norm in (module for module in net.model.modules() if isinstance(module, PrecisionNorm)):
-        tied = norm.weight is not None and norm.views[new].weight is norm.weight
-        for key in norm.views[new].state_dict():
-            if not (tied and key in ("weight", "bias")):
-                moved[f"{norm.name}.views.{new}.{key}"] = state.get(f"{norm.name}.views.{old}.{key}")
+    for name, module in net.model.named_modules():
+        if isinstance(module, PrecisionNorm):
+            tied = module.weight is not None and module.views[new].weight is module.weight
+            for key in module.views[new].state_dict():
+                if not (tied and key in ("weight", "bias")):
+                    moved[f"{name}.views.{new}.{key}"] = state.get(f"{name}.views.{old}.{key}")
+        if isinstance(module, Summand) and module.sums:
+            moved[f"{name}.sums.{new}.largest"] = state.get(f"{name}.sums.{old}.largest")
     try:
         net.load_state_dict({**net.state_dict(), **{key: each for key, each in moved.items() if each is not None}})
     except RuntimeError as error:
@@ -44,14 +48,14 @@ def _carry_view(net: Network, state: dict[str, Any], old: str, source: str) -> N
 
 @torch.no_grad()
 def _carry_multipliers(objective: Lagrangian, duals: dict[str, Any]) -> None:
-    """By kind and place; layers that were not constrained before start where they always do."""
+    """By kind and place, with what nuPI smoothed; layers that were not constrained before start as they always do."""
     names = duals.get("duals._extra_state", {}).get("names", [])
-    own = objective.duals.named()
-    before = duals.get("duals.multipliers")
-    if before is None or len(names) != len(before):
-        return  # no multipliers, or several to a name, one for each channel
-    by_place = {name.partition("/")[2]: value for name, value in zip(names, before, strict=True)}
-    for name, multiplier in own.items():
-        place = name.partition("/")[2]
-        if place in by_place and len(multiplier) == 1:
-            multiplier.copy_(by_place[place])
+    for key in ("multipliers", "smoothed"):
+        before = duals.get(f"duals.{key}")
+        if before is None or len(names) != len(before):
+            return  # no multipliers, or several to a name, one for each channel
+        by_place = {name.partition("/")[2]: value for name, value in zip(names, before, strict=True)}
+        for name, own in objective.duals.named(getattr(objective.duals, key)).items():
+            place = name.partition("/")[2]
+            if place in by_place and len(own) == 1:
+                own.copy_(by_place[place])

@@ -17,8 +17,8 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import tomli_w
 
 from pdqat import data, models
-from pdqat.allocation.budget import Budget
-from pdqat.allocation.choices import choices
+from pdqat.allocation.budget import BUDGET_FORM, Budget
+from pdqat.allocation.choices import CANDIDATES, choices
 from pdqat.constraints import OutputDistance
 from pdqat.duals import DualRule
 from pdqat.errors import InputError
@@ -129,7 +129,7 @@ def _budget(value: str | None) -> str | None:
         if value is not None:
             Budget.parse(value)
     except InputError:
-        return "must be an amount above 0 with a unit, such as '2.5 bits' on average, '40 KB' or '0.5 GBOPs'"
+        return f"must be {BUDGET_FORM}"
     return None
 
 
@@ -166,11 +166,15 @@ class TrainConfig:
     budget: str | None = _option(
         None, "what the plan may use, such as '2.5 bits' or '40 KB': bits are chosen anew by the multipliers", _budget
     )
-    budget_bits: list[str] = _option(["1", "2", "4", "8"], "precisions to choose from under a budget", _precisions)
+    budget_bits: list[str] = _option(list(CANDIDATES), "precisions to choose from under a budget", _precisions)
     replan: list[float] = _option(
         [0.3, 0.6], "parts of the epochs after which bits are chosen under the budget", _between(0, 1)
     )
     quantizer: str = _option("dorefa", f"quantiser: {', '.join(SCHEMES)}", _one_of(tuple(SCHEMES)))
+
+    integer_sums: bool = _option(
+        False, "round what residual additions add to 8 bits of one step, as deployment in integers needs it"
+    )
 
     method: Method = _option(Method.PDQAT_LAYERS, "what to train")
     norm: NormChoice = _option(NormChoice.STE, "batch norms of a plan: ste, exact, or tied to the full-precision ones")
@@ -190,7 +194,7 @@ class TrainConfig:
 
     tolerance_price: float | None = _option(
         None,
-        "let layer tolerances tune themselves: each is where its multiplier is this times its part of the given one",
+        "let layer tolerances tune themselves: looser where the multiplier is above this price, tighter where below",
         _above_zero,
     )
 
@@ -277,6 +281,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "milestones": [0.5, 0.75, 0.9],
         "decay": 0.1,
     },
+    "deployable": {"quantizer": "dorefa-int8", "integer_sums": True},
 }
 
 
@@ -333,7 +338,7 @@ def _check_together(config: TrainConfig) -> None:
             "quantizer 'lsq' learns its step by a straight-through gradient: "
             "use method 'ste', or gradient 'straight-through'"
         )
-    if config.plan and config.layers:
+    if config.plan and config.layers and config.budget is None:
         raise InputError("layers are given beside a plan that names each layer's precision; give one or the other")
     if config.budget is not None:
         _check_budget(config)
@@ -351,10 +356,10 @@ def _check_budget(config: TrainConfig) -> None:
         )
     if len(config.bits) > 1:
         raise InputError(f"a budget is for one plan, but bits are {', '.join(config.bits)}; give one to start with")
-    if not config.quantizer.startswith("dorefa"):
+    if not SCHEMES[config.quantizer].any_bits:
         raise InputError(
             f"quantizer {config.quantizer!r} keeps a step size for its own bits, so others can't be tried; "
-            "a budget needs dorefa or dorefa-unscaled"
+            f"a budget needs one of {', '.join(name for name, each in SCHEMES.items() if each.any_bits)}"
         )
     if any(Precision.parse(bits).weight is None for bits in config.budget_bits):
         raise InputError("budget_bits must be precisions with quantised weights: others leave no multiplier to go by")

@@ -71,7 +71,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 def plain_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """A network's state without what its plans add to the plain model's."""
-    return {key: value for key, value in state.items() if ".views." not in f".{key}"}
+    return {key: value for key, value in state.items() if not {"views", "sums"} & set(key.split("."))}
 
 
 def _is_checkpoint(content: Any) -> bool:

@@ -13,8 +13,9 @@ from pdqat.allocation import Budget, allocate
 from pdqat.allocation.sizes import LayerSize, layer_sizes
 from pdqat.data import Batches
 from pdqat.errors import InputError
+from pdqat.lagrangian import Lagrangian
 from pdqat.layers import prepare
-from pdqat.precision import BitPlan, Precision
+from pdqat.precision import MAX_BITS, BitPlan, Precision
 from pdqat.training.carry import carry_over
 from pdqat.training.config import NormChoice, TrainConfig
 from pdqat.training.files import load_checkpoint, load_weights, plain_weights
@@ -45,14 +46,14 @@ class Setup:
         self._training_part = self.data.images[self._training], self.data.labels[self._training]
         init = None if config.init is None else Path(config.init)
         plan: Mapping[str, str] = config.plan
-        if config.budget is not None and not plan:  # a plan by layers from the start, since it will change
-            self.build({})
-            plan = self.plan.as_text()
+        self._objective_config = config
+        if config.budget is not None:
+            self.build(plan)
+            plan = self.plan.as_text()  # by layers from the start, since it will change
+            self._objective_config = dataclasses.replace(config, output_tolerance=self._output_tolerance())
         self.build(plan, None if init is None else load_weights(init), f"the weights in {init}")
         if config.carry and init is not None:
             carry_over(self.net, self.objective, load_checkpoint(init), f"the checkpoint {init}")
-        if config.budget is not None:
-            self._check_budget(Budget.parse(config.budget))
 
     def build(self, plan: Mapping[str, str], weights: dict[str, Tensor] | None = None, source: str = "") -> None:
         """Make network and objective, under a plan by layers if one is given."""
@@ -70,8 +71,9 @@ class Setup:
             layers={} if plan else config.layers,
             quantizer=config.quantizer,
             tied_norms=config.norm is NormChoice.TIED,
+            integer_sums=config.integer_sums,
         )
-        self.objective = make_objective(self.net, config).to(self.device)
+        self.objective = make_objective(self.net, self._objective_config).to(self.device)
 
     def change_plan(self, plan: Mapping[str, Precision]) -> None:
         """Give some layers another precision; weights, low-precision norms and multipliers go on."""
@@ -136,16 +138,30 @@ class Setup:
         """What the plan takes, of layers whose bits are chosen under a budget."""
         return budget.used_by_all(self.plan.precisions, self._budget_sizes())
 
+    def check_budget(self) -> None:
+        """Raise InputError if no plan fits into the configured budget, or a plan could not be trained."""
+        config = self.config
+        if config.budget is None:
+            return
+        sizes = self._budget_sizes()
+        found = config.budget_choices(sizes)
+        if all(len(each) == 1 for each in found.values()):
+            raise InputError("the precision of every layer is fixed by layers: the budget leaves nothing to choose")
+        allocate({layer: dict.fromkeys(each, 0.0) for layer, each in found.items()}, sizes, Budget.parse(config.budget))
+        lowest = {layer: min(each, key=lambda bits: bits.weight or MAX_BITS) for layer, each in found.items()}
+        assert isinstance(self.objective, Lagrangian)
+        for each in self.objective.requirements:
+            plan = BitPlan(MIXED, {**self.plan.precisions, **lowest})
+            self.objective.duals.check_relaxation(each.resolve(self.net, plan))
+
+    def _output_tolerance(self) -> float:
+        """Of the starting plan: what the model is for does not change with the bits of single layers."""
+        return next(each.tolerance for each in self.objective.constraints if each.kind == "output")
+
     def _budget_sizes(self) -> dict[str, LayerSize]:
         quantized = [layer for layer in self.plan.low_layers if self.plan[layer].weight is not None]
         sizes = layer_sizes(self.net.eval(), self._example())
         return {layer: sizes[layer] for layer in quantized}
-
-    def _check_budget(self, budget: Budget) -> None:
-        """Raise InputError if no plan fits, before anything is trained."""
-        sizes = self._budget_sizes()
-        table = {layer: dict.fromkeys(found, 0.0) for layer, found in self.config.budget_choices(sizes).items()}
-        allocate(table, sizes, budget)
 
     def _example(self) -> Tensor:
         return next(iter(self._batches(self._training[:EXAMPLE_IMAGES], EXAMPLE_IMAGES)))[0]

@@ -56,6 +56,8 @@ class Trainer:
         checkpoint = load_checkpoint(run.last) if run.last.exists() else None
         if checkpoint is not None:
             setup.load(checkpoint, run.last)
+        else:
+            setup.check_budget()
         self._take_objective()
         if checkpoint is not None:
             self._restore(checkpoint)
@@ -73,9 +75,10 @@ class Trainer:
         watcher.start(self.config.epochs, len(self.setup.training_batches(0)), self.epoch)
         while self.epoch < self.config.epochs and not self._out_of_patience():
             started = time.perf_counter()
+            chosen: dict[str, Any] = {}
             if self.config.budget is not None and self.epoch in self.config.replan_epochs:
-                self._replan(Budget.parse(self.config.budget))
-            entry = self._train_epoch(watcher)
+                chosen = {"bits_chosen_by": self._replan(Budget.parse(self.config.budget))}
+            entry = {**self._train_epoch(watcher), **chosen}
             self.seconds += time.perf_counter() - started
             self._save(entry)
             watcher.epoch(entry)
@@ -93,17 +96,21 @@ class Trainer:
                 raise
             self.compile_problem = str(error)
 
-    def _replan(self, budget: Budget) -> None:
-        """Choose bits by the multipliers so far; what was best under another plan no longer counts."""
+    def _replan(self, budget: Budget) -> str:
+        """Choose bits anew and say what by; what was best under another plan no longer counts."""
         from pdqat.allocation.replan import choose_plan  # here, because choosing stands on training
         from pdqat.sensitivity.subject import Subject
 
-        found = choose_plan(Subject(self.run, self.setup, self.metrics), budget)
-        optimizer = self.optimizer.state_dict()
-        self.setup.change_plan(found.precisions)
-        self._take_objective()
-        self.optimizer.load_state_dict(optimizer)
-        self.best = {"epoch": self.epoch, "accuracy": -1.0}
+        found, by = choose_plan(Subject(self.run, self.setup, self.metrics), budget)
+        if any(self.setup.plan[layer] != bits for layer, bits in found.precisions.items()):
+            optimizer = self.optimizer.state_dict()
+            self.setup.change_plan(found.precisions)
+            if self.terms is not None:
+                torch.compiler.reset()  # else every plan would count towards torch's limit of versions of one function
+            self._take_objective()
+            self.optimizer.load_state_dict(optimizer)
+            self.best = {"epoch": self.epoch, "accuracy": -1.0}
+        return by
 
     def _train_epoch(self, watcher: Watcher) -> dict[str, Any]:
         config = self.config

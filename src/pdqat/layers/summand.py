@@ -1,0 +1,37 @@
+"""Summands: what residual additions add, rounded under a plan to whole numbers of one step.
+
+A sum of such numbers is a whole number of the same step, which integers and float32 both hold exactly. All summands of
+one stream (additions whose results are added on) share their quantiser, and so the step, a power of two.
+"""
+
+from torch import Tensor, nn
+
+from pdqat.layers.distances import precise
+from pdqat.layers.state import Gradient, ViewState
+from pdqat.quantizers import Quantizer
+
+SUMMAND_BITS = 8
+
+
+class Summand(nn.Module):
+    """A layer or norm whose output may be added to others."""
+
+    state: ViewState
+    sums: nn.ModuleDict
+    """A quantiser for every plan; empty if the output is not added, or sums are left alone."""
+
+    def as_summand(self, output: Tensor) -> Tensor:
+        """The output, rounded under a plan if it is a summand."""
+        plan = self.state.plan
+        if plan is None or plan.name not in self.sums:
+            return output
+        quantizer = self.sums[plan.name]
+        assert isinstance(quantizer, Quantizer)
+        real = precise(output)
+        if self.state.calibrating:
+            quantizer.calibrate(real, SUMMAND_BITS)
+        elif self.training:
+            quantizer.observe(real, SUMMAND_BITS)
+        if self.state.gradient is Gradient.EXACT:
+            return quantizer.quantize(real.detach(), SUMMAND_BITS).to(output.dtype)
+        return quantizer.straight_through(real, SUMMAND_BITS).to(output.dtype)

@@ -1,0 +1,195 @@
+"""Sums of residual networks on whole numbers of one step."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pdqat import Network, prepare
+from pdqat.layers.state import Gradient
+from pdqat.layers.summand import Summand
+from pdqat.layers.trace import trace
+from pdqat.models.preresnet import preresnet, preresnet_small
+from pdqat.models.resnet import resnet
+from pdqat.quantizers import PowerOfTwo
+from pdqat.training.files import plain_weights
+
+
+def example(channels: int = 3) -> Tensor:
+    return torch.randn(4, channels, 8, 8, generator=torch.Generator().manual_seed(1))
+
+
+def streams(model: nn.Module, inputs: Tensor) -> set[frozenset[str]]:
+    layers = {name: each for name, each in model.named_modules() if isinstance(each, nn.Conv2d | nn.Linear)}
+    norms = {name: each for name, each in model.named_modules() if isinstance(each, nn.BatchNorm2d)}
+    return set(trace(model, layers, norms, inputs).streams)
+
+
+def test_a_stage_of_a_pre_activation_network_is_one_stream() -> None:
+    assert streams(preresnet(14), example()) == {
+        frozenset({"stem", "stages.0.0.conv1", "stages.0.1.conv1"}),
+        frozenset({"stages.1.0.shortcut.norm", "stages.1.0.conv1", "stages.1.1.conv1"}),
+        frozenset({"stages.2.0.shortcut.norm", "stages.2.0.conv1", "stages.2.1.conv1"}),
+    }
+
+
+def test_a_stream_goes_through_relu() -> None:
+    assert streams(resnet(14), example()) == {
+        frozenset({"norm", "stages.0.0.norm1", "stages.0.1.norm1"}),
+        frozenset({"stages.1.0.shortcut.norm", "stages.1.0.norm1", "stages.1.1.norm1"}),
+        frozenset({"stages.2.0.shortcut.norm", "stages.2.0.norm1", "stages.2.1.norm1"}),
+    }
+
+
+class Sum(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+        self.conv0, self.conv1, self.conv2 = (nn.Conv2d(3, 3, 3, padding=1) for _ in range(3))
+        self.offset = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        a = self.conv0(x)
+        b = self.conv1(a)
+        if self.kind == "input":
+            b = b + x
+        elif self.kind == "scaled":
+            b = torch.add(b, a, alpha=0.5)
+        elif self.kind == "parameter":
+            b = b + self.offset
+        elif self.kind == "mean":
+            b = b + nn.functional.avg_pool2d(a, 3, 1, 1)
+        elif self.kind == "tanh":
+            b = b + torch.tanh(a)
+        elif self.kind == "clip at 6":
+            b = b + a.clamp(0, 6)
+        elif self.kind == "pooled":
+            b = b + nn.functional.max_pool2d(a, 3, 1, 1)
+        elif self.kind == "clipped":
+            b = b + nn.functional.hardtanh(a, 0, 1).relu()
+        y: Tensor = self.conv2(b)
+        return y
+
+
+@pytest.mark.parametrize("kind", ["input", "scaled", "parameter", "mean", "tanh", "clip at 6"])
+def test_sums_with_a_term_that_is_not_on_the_grid_are_left_alone(kind: str) -> None:
+    assert streams(Sum(kind), example()) == set()
+
+
+@pytest.mark.parametrize("kind", ["pooled", "clipped"])
+def test_functions_that_keep_multiples_are_looked_through(kind: str) -> None:
+    assert streams(Sum(kind), example()) == {frozenset({"conv0", "conv1"})}
+
+
+def test_a_last_addition_counts_too() -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv0, self.conv1 = nn.Conv2d(3, 3, 1), nn.Conv2d(3, 3, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            a = self.conv0(x)
+            y: Tensor = self.conv1(a) + a
+            return y
+
+    assert streams(Last(), example()) == {frozenset({"conv0", "conv1"})}
+
+
+def sums(net: Network, name: str, plan: str = "2-bit") -> PowerOfTwo:
+    """A summand's quantiser."""
+    module = net.model.get_submodule(name)
+    assert isinstance(module, Summand)
+    quantizer = module.sums[plan]
+    assert isinstance(quantizer, PowerOfTwo)
+    return quantizer
+
+
+def prepared(integer_sums: bool = True) -> Network:
+    torch.manual_seed(0)
+    return prepare(preresnet_small(channels=3), example(), [2, 4], integer_sums=integer_sums)
+
+
+def sums_of(net: Network, plan: str) -> list[Tensor]:
+    """What enters the norms behind additions."""
+    found: list[Tensor] = []
+    behind = [net.model.get_submodule(name) for name in ("stages.1.0.norm0", "stages.2.0.norm0", "norm")]
+    hooks = [each.register_forward_pre_hook(lambda _, args: found.append(args[0])) for each in behind]
+    with torch.no_grad(), net.under(plan):
+        net(example())
+    for hook in hooks:
+        hook.remove()
+    return found
+
+
+def test_sums_are_whole_numbers_of_one_power_of_two() -> None:
+    net = prepared().eval()
+    for plan in net.plans:
+        names = ("stem", "stages.1.0.conv1", "stages.2.0.conv1")
+        for total, name in zip(sums_of(net, plan), names, strict=True):
+            quantizer = sums(net, name, plan)
+            step = quantizer._step(8)
+            assert torch.log2(step) == torch.log2(step).round()
+            whole = total / step
+            assert whole.equal(whole.round())
+            assert 64 < whole.abs().max() <= 2 * 127
+    assert any((total / 2**-8).frac().any() for total in sums_of(prepared(False).eval(), "2-bit"))
+
+
+def test_summands_of_a_stream_share_their_quantiser_and_plans_do_not() -> None:
+    net = prepared()
+    modules = dict(net.model.named_modules())
+    assert sums(net, "stem") is sums(net, "stages.0.0.conv1")
+    assert sums(net, "stem") is not sums(net, "stem", "4-bit")
+    assert not [name for name, each in modules.items() if isinstance(each, Summand) and each.sums and "conv0" in name]
+
+
+def moves(net: Network, parameter: str) -> bool:
+    gradient = net.model.get_parameter(parameter).grad
+    return gradient is not None and bool(gradient.any())
+
+
+def test_full_precision_is_as_it_was() -> None:
+    with torch.no_grad():
+        assert prepared().eval()(example()).equal(prepared(False).eval()(example()))
+
+
+@pytest.mark.parametrize(("gradient", "reaches"), [(Gradient.EXACT, False), (Gradient.STRAIGHT_THROUGH, True)])
+def test_rounding_passes_a_gradient_only_straight_through(gradient: Gradient, reaches: bool) -> None:
+    net = prepared()
+    with net.under("2-bit", gradient):
+        net(example()).square().sum().backward()
+    assert moves(net, "stages.2.0.conv1.weight") is reaches
+
+
+def test_norm_gradients_leave_weights_before_a_rounded_sum_alone() -> None:
+    net = prepared()
+    with net.under("2-bit", Gradient.NORMS):
+        net(example()).square().sum().backward()
+    assert not moves(net, "stages.2.0.conv1.weight")
+    assert moves(net, "stages.2.0.norm1.views.2-bit.weight")
+    assert moves(net, "head.weight")
+
+
+def test_training_moves_the_step_and_state_dict_keeps_it() -> None:
+    net = prepared()
+    before = sums(net, "stem").largest.clone()
+    with torch.no_grad(), net.under("2-bit"):
+        net(10 * example())
+    moved = sums(net, "stages.0.0.conv1").largest
+    assert moved > 5 * before
+    again = prepared()
+    again.load_state_dict(net.state_dict())
+    assert sums(again, "stem").largest.equal(moved)
+    twin = copy.deepcopy(net)
+    assert sums(twin, "stem") is sums(twin, "stages.0.0.conv1")
+
+
+def test_plain_weights_load_and_come_back() -> None:
+    plain = preresnet_small(channels=3)
+    net = prepared()
+    net.load_state_dict(plain.state_dict())
+    assert plain_weights(net.state_dict()).keys() == plain.state_dict().keys()
+    restored = net.restore()
+    assert restored.state_dict().keys() == plain.state_dict().keys()
+    assert not any(hasattr(each, "sums") for each in restored.modules())
