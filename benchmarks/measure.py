@@ -95,9 +95,16 @@ def plain(model: nn.Module) -> TaskLoss:
     return TaskLoss(model)
 
 
+QUICK_DEPTH = 6
+
+
 def network(depth: int = 20, width: int = 1) -> nn.Module:
+    """The pre-activation ResNet; QUICK_DEPTH is one of two stages with one block each, which compiles in less time."""
     torch.manual_seed(0)
-    model = preresnet(depth, width)
+    model = preresnet(8 if depth == QUICK_DEPTH else depth, width)
+    if depth == QUICK_DEPTH:
+        model.stages = model.stages[:2]
+        model.norm, model.head = nn.BatchNorm2d(32 * width), nn.Linear(32 * width, 10)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model
 

@@ -1,7 +1,7 @@
 """What a training step costs: PDQAT beside plain training, straight-through training and Brevitas.
 
     python benchmarks/training_step.py              all modes, width 1
-    python benchmarks/training_step.py --quick      compiled bfloat16 only, with one block a stage instead of three
+    python benchmarks/training_step.py --quick      compiled bfloat16 only, on two stages of one block
     python benchmarks/training_step.py --width 5    the paper's width
 
 Every variant trains the pre-activation ResNet-20 on batches of 128 images at 2 bits. In each round every variant takes
@@ -21,7 +21,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch._inductor.config
 from measure import (
+    QUICK_DEPTH,
     RESULTS,
     Spread,
     Step,
@@ -102,12 +104,9 @@ VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
 }
 MODES = ["eager float32", "eager bfloat16", "compiled float32", "compiled bfloat16"]
 ASKED_FOR = "compiled bfloat16"
-QUICK_DEPTH = 8
-"""Compiling takes most of a quick run: this network has the layers of ResNet-20, one block a stage instead of three."""
 
-
-HELPED = ["(ii)", "(ii) sampled"]
-"""Of a quick run the variants that other processes compile meanwhile, for the cache."""
+HELPED = ["(ii)"]
+"""Of a quick run the variants that other processes compile meanwhile, for the cache: on two cores, one."""
 
 
 def has_brevitas() -> bool:
@@ -120,7 +119,8 @@ def has_brevitas() -> bool:
 
 def chosen(mode: str, quick: bool) -> list[str]:
     """The variants to measure in a mode; Brevitas in bfloat16 only where torch has kernels for it."""
-    names = ["plain", "(i)", *HELPED] if quick else [name for name in VARIANTS if "Brevitas" not in name]
+    quick_names = ["plain", "(i)", "(ii) sampled", *HELPED]
+    names = quick_names if quick else [name for name in VARIANTS if "Brevitas" not in name]
     if not has_brevitas():
         return names
     own_mode = not quick and (HAS_BFLOAT16_KERNELS or "float32" in mode)
@@ -223,17 +223,19 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="only what the last line needs, in under five minutes")
     parser.add_argument("--mode", choices=MODES, action="append", help="only this mode; may be given several times")
     parser.add_argument("--width", type=count, default=1)
-    parser.add_argument("--rounds", type=count, help="turns of each variant; 25, or 9 with --quick")
+    parser.add_argument("--rounds", type=count, help="turns of each variant; 25, or 7 with --quick")
     parser.add_argument("--fill-cache", choices=HELPED, help=argparse.SUPPRESS)
     options = parser.parse_args()
     console = Console(width=120)
     check_compiler()
     keep_freed_memory()
+    if options.quick:  # two processes compile: workers of their own would only be in each other's way
+        torch._inductor.config.compile_threads = 1
     if options.fill_cache:
         made(options.fill_cache, ASKED_FOR, QUICK_DEPTH, options.width, console)
         return
     console.print(machine())
-    rounds = options.rounds or (9 if options.quick else 25)
+    rounds = options.rounds or (7 if options.quick else 25)
     helpers = {
         name: subprocess.Popen([*sys.orig_argv, "--fill-cache", name], stdout=subprocess.DEVNULL)
         for name in HELPED * options.quick
