@@ -103,7 +103,7 @@ def network(depth: int = 20, width: int = 1) -> nn.Module:
     torch.manual_seed(0)
     model = preresnet(8 if depth == QUICK_DEPTH else depth, width)
     if depth == QUICK_DEPTH:
-        model.stages = model.stages[:2]
+        model.stages = nn.Sequential(*list(model.stages)[:2])
         model.norm, model.head = nn.BatchNorm2d(32 * width), nn.Linear(32 * width, 10)
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return model

@@ -1,4 +1,4 @@
-"""The command line: pdqat train, eval, show, sensitivity, plan, paper and data."""
+"""The command line: pdqat train, eval, show, sensitivity, plan, export, verify, paper and data."""
 
 import argparse
 import dataclasses
@@ -20,6 +20,7 @@ from pdqat.allocation.command import add_commands as add_plan_commands
 from pdqat.allocation.plan_file import read_plan
 from pdqat.arguments import Pairs, number, whole_number
 from pdqat.errors import InputError
+from pdqat.export.command import add_commands as add_export_commands
 from pdqat.paper.command import add_commands as add_paper_commands
 from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
 from pdqat.training import Run, TrainConfig, Trainer
@@ -236,6 +237,7 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--json", action="store_true", help="print the summary as JSON")
 
     add_plan_commands(commands)
+    add_export_commands(commands)
     add_paper_commands(commands)
 
     fetch = commands.add_parser("data", help="fetch and verify a data set")

@@ -1,0 +1,91 @@
+"""`pdqat export` and `pdqat verify`."""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from pdqat.errors import InputError
+from pdqat.export.deploy import ONNX, PROGRAM, Chosen, describe, frozen_run, passes, verify_file, write_file
+from pdqat.export.verify import Verified
+from pdqat.training import Run
+
+
+def add_commands(commands: Any) -> None:
+    """Add them to the command line."""
+    export = commands.add_parser(
+        "export",
+        help="write a run's low-precision model as a file of integers",
+        description="Write a run's chosen model as integers, and verify the file in the installed runtimes.",
+    )
+    export.set_defaults(command=_export)
+    export.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    export.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help=f"{ONNX} for runtimes, {PROGRAM} for a program of torch.export (default: RUN/model.onnx)",
+    )
+    export.add_argument("--plan", type=Path, metavar="PLAN", help="another plan than the run's")
+
+    verify = commands.add_parser(
+        "verify",
+        help="compare a file with the run it came from",
+        description="Run a file on the test images: codes, choices and accuracy beside the run's model.",
+    )
+    verify.set_defaults(command=_verify)
+    verify.add_argument("file", type=Path, metavar="FILE", help="an ONNX file")
+    verify.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    verify.add_argument("--plan", type=Path, metavar="PLAN", help="the plan that it was exported with")
+    verify.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _export(options: argparse.Namespace) -> None:
+    run = Run.open(options.run)
+    path = options.out or options.run / "model.onnx"
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to write {path.name} into")
+    console = Console()
+    with console.status("folding the network into integers") as status:
+        chosen = frozen_run(run, options.plan)
+        found = write_file(chosen, path, status.update)
+    _show_folded(console, chosen)
+    _show_verified(console, found)
+    before = 4 * sum(each.numel() for name, each in chosen.setup.net.named_parameters() if ".views." not in name)
+    size = path.stat().st_size
+    _line(console, f"{path}: {size:,} bytes; the weights in float32 take {before:,}, {before / size:.1f} times as much")
+
+
+def _verify(options: argparse.Namespace) -> None:
+    run = Run.open(options.run)
+    console = Console(stderr=options.json)
+    with console.status("folding the network into integers") as status:
+        found = verify_file(frozen_run(run, options.plan), options.file, status.update)
+    if options.json:
+        print(json.dumps([{**asdict(each), "passes": passes(each)} for each in found], indent=2))
+    else:
+        _show_verified(console, found)
+    failed = [each.runtime for each in found if not passes(each)]
+    if failed:
+        raise InputError(f"{options.file} does not pass in {', '.join(failed)}")
+
+
+def _show_folded(console: Console, chosen: Chosen) -> None:
+    folded = chosen.frozen.folded
+    channels, exact = sum(each.channels for each in folded), sum(each.exact for each in folded)
+    _line(console, f"{exact} of {channels} channels give the codes of float32 for every integer within reach")
+    _line(console, f"in real numbers: {', '.join(chosen.frozen.real_layers) or 'no layer'}")
+
+
+def _show_verified(console: Console, found: list[Verified]) -> None:
+    for each in found:
+        _line(
+            console, f"{each.runtime}: {'pass' if passes(each) else 'FAIL'}, {each.images:,} images, {describe(each)}"
+        )
+
+
+def _line(console: Console, text: str) -> None:
+    console.print(text, highlight=False, markup=False, soft_wrap=True)

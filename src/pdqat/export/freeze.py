@@ -1,0 +1,479 @@
+"""Freeze: a network under its plan becomes a module of integer operations.
+
+The model's graph is followed with torch.fx. What lies between one quantised layer's integer sums and the codes of the
+next (scale, norm, clip, rounding) is folded into one requantisation; so is what lies between a residual sum and the
+codes read from it. Layers in full precision, and what is neither quantised nor read by a quantised layer, stay real.
+"""
+
+import copy
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from pdqat.errors import InputError
+from pdqat.export.operations import (
+    Clip,
+    RealProduct,
+    RequantizedProduct,
+    ScaleShift,
+    SumsToCodes,
+    ToCodes,
+    ToReal,
+)
+from pdqat.export.requantize import fit, thresholds
+from pdqat.layers import Network
+from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
+from pdqat.layers.norm import PrecisionNorm
+from pdqat.layers.summand import SUMMAND_BITS
+from pdqat.precision import BitPlan
+from pdqat.quantizers import DoReFaActivation, Quantizer
+
+LARGEST_WEIGHT = 127
+SUMS_FINE = 1 << 10
+"""The offset of a requantised sum is a whole number of so small a part of a step."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """How well a requantisation reproduces float32."""
+
+    name: str
+    channels: int
+    exact: int
+    """Channels whose codes are those of float32 for every integer within reach."""
+
+
+@dataclass(frozen=True)
+class Frozen:
+    """A network as integer operations, with the evidence."""
+
+    module: fx.GraphModule
+    folded: list[Folded]
+    real_layers: list[str]
+    """Layers that compute in real numbers."""
+
+
+def freeze(net: Network, plan: BitPlan) -> Frozen:
+    """The network under the plan, in evaluation mode; what can't be frozen is an InputError that names it."""
+    return _Freezer(net, plan).frozen()
+
+
+@dataclass(frozen=True, eq=False)
+class _Real:
+    """A tensor of real numbers."""
+
+    node: fx.Node
+
+
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """Whole numbers of a step, from low to high."""
+
+    node: fx.Node
+    step: float
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Product:
+    """A quantised layer on codes, not computed yet: what reads it says how it is rounded."""
+
+    name: str
+    layer: PrecisionLayer
+    codes: fx.Node
+    largest_code: int
+    weight: Tensor
+    """Whole numbers."""
+    scale: Tensor
+    """Per channel, of the output's whole numbers."""
+    low: Tensor
+    high: Tensor
+    """Per channel, what the whole numbers can reach."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Through:
+    """Functions of single numbers, per channel, on one of the above; not computed yet."""
+
+    base: "_Real | _Whole | _Product"
+    functions: tuple[nn.Module, ...]
+
+
+_Value = _Real | _Whole | _Product | _Through
+
+
+class _Tracer(fx.Tracer):
+    """Keeps layers and norms in one piece."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, PrecisionLayer | PrecisionNorm) or super().is_leaf_module(m, module_qualified_name)
+
+
+@dataclass
+class _Codes:
+    """What a quantiser's codes are."""
+
+    low: int
+    high: int
+    factor: float
+    step: float
+    value: float
+    """Of code 1."""
+    is_summand: bool
+    of: Callable[[Tensor], Tensor] = field(repr=False)
+
+
+class _Freezer:
+    def __init__(self, net: Network, plan: BitPlan) -> None:
+        self._net, self._plan = net, plan
+        self._modules = dict(net.model.named_modules())
+        self._graph = fx.Graph()
+        self._root = nn.Module()
+        self._values: dict[fx.Node, Any] = {}
+        self._made: dict[tuple[Any, ...], fx.Node] = {}
+        self._folded: list[Folded] = []
+        self._real_layers: list[str] = []
+
+    @torch.no_grad()
+    def frozen(self) -> Frozen:
+        modes = {module: module.training for module in self._net.modules()}
+        self._net.eval()
+        try:
+            for node in self._traced().nodes:
+                self._values[node] = self._visit(node)
+        finally:
+            for module, mode in modes.items():
+                module.training = mode
+        self._graph.lint()
+        return Frozen(fx.GraphModule(self._root, self._graph).eval(), self._folded, self._real_layers)
+
+    def _traced(self) -> fx.Graph:
+        try:
+            return _Tracer().trace(self._net.model)
+        except Exception as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise InputError(f"can't follow the model's graph: {reason}") from error
+
+    def _visit(self, node: fx.Node) -> Any:
+        if node.op == "placeholder":
+            return _Real(self._graph.placeholder(node.name))
+        if node.op == "output":
+            return self._graph.output(self._real(self._values[node.args[0]]))  # type: ignore[index]
+        if node.op == "get_attr":
+            return self._attribute(node)
+        if node.op == "call_module":
+            module = self._modules[str(node.target)]
+            if isinstance(module, PrecisionLayer):
+                return self._layer(str(node.target), module, self._value(node, 0))
+            if isinstance(module, PrecisionNorm):
+                return self._norm(str(node.target), module, self._value(node, 0))
+            if isinstance(module, nn.Identity | nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
+                return self._value(node, 0)
+        function = self._function_of_numbers(node)
+        if function is not None:
+            return _through(self._value(node, 0), function)
+        if _is_addition(node):
+            return self._addition(node)
+        return self._as_it_is(node)
+
+    def _value(self, node: fx.Node, index: int) -> _Value:
+        given = node.args[index] if len(node.args) > index else node.kwargs["input"]
+        found: _Value = self._values[given]  # type: ignore[index]
+        return found
+
+    def _attribute(self, node: fx.Node) -> _Real:
+        value: Any = self._net.model
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        name = f"constant{len(self._made)}"
+        self._root.register_buffer(name, value.detach().clone())
+        self._made[node, "attribute"] = made = self._graph.get_attr(name)
+        return _Real(made)
+
+    def _layer(self, name: str, layer: PrecisionLayer, given: _Value) -> _Value:
+        precision = self._plan[name]
+        if precision.weight is None or precision.activation is None:
+            value: _Value = self._real_layer(name, layer, given)
+        else:
+            value = self._product(name, layer, given)
+        return self._summand(name, layer, value)
+
+    def _real_layer(self, name: str, layer: PrecisionLayer, given: _Value) -> _Real:
+        precision = self._plan[name]
+        plain = copy.deepcopy(layer)
+        weight = layer.full_weight()
+        node = self._real(given)
+        if precision.weight is not None or precision.activation is not None:
+            view = layer.views[self._plan.name]
+            assert isinstance(view, LayerQuantizers)
+            if precision.weight is not None:
+                weight = view.weight.quantize(layer.weight, precision.weight)
+            if precision.activation is not None:
+                codes = _codes(view.activation, precision.activation, name)
+                node = self._call(name, ToReal(codes.value), self._codes_of(given, codes, name))
+        plain.restore_()
+        plain.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+        self._real_layers.append(name)
+        return _Real(self._call(name, plain.eval(), node))
+
+    def _product(self, name: str, layer: PrecisionLayer, given: _Value) -> _Product:
+        precision = self._plan[name]
+        assert precision.weight is not None
+        assert precision.activation is not None
+        view = layer.views[self._plan.name]
+        assert isinstance(view, LayerQuantizers)
+        if getattr(layer, "padding_mode", "zeros") != "zeros":
+            raise InputError(f"layer {name} can't be exported: its padding mode is {layer.padding_mode!r}, not zeros")
+        grid = view.weight.codes(layer.weight, precision.weight)
+        largest = int(grid.integers.abs().max())
+        if bool(grid.offset.any()):
+            raise InputError(f"layer {name} can't be exported: its weights' codes have an offset")
+        if largest > LARGEST_WEIGHT:
+            raise InputError(
+                f"layer {name} can't be exported: its {precision.weight}-bit weights reach {largest}, a signed byte "
+                f"{LARGEST_WEIGHT}; train with --quantizer dorefa-int8 (preset deployable), or with 7 bits"
+            )
+        codes = _codes(view.activation, precision.activation, name)
+        rows = grid.integers.flatten(1).long()
+        ends = torch.stack([rows * codes.low, rows * codes.high, torch.zeros_like(rows)])
+        scale = (grid.scale.double() * codes.value).reshape(-1).expand(len(rows))
+        return _Product(
+            name,
+            layer,
+            self._codes_of(given, codes, name),
+            max(codes.high, -codes.low),
+            grid.integers,
+            scale,
+            ends.amin(0).sum(1),
+            ends.amax(0).sum(1),
+        )
+
+    def _norm(self, name: str, norm: PrecisionNorm, given: _Value) -> _Value:
+        view = norm.views[self._plan.name]
+        assert isinstance(view, _BatchNorm)
+        if view.running_mean is None:
+            raise InputError(f"norm {name} can't be exported: it keeps no running statistics")
+        return self._summand(name, norm, _through(given, copy.deepcopy(view).eval()))
+
+    def _summand(self, name: str, module: PrecisionLayer | PrecisionNorm, value: _Value) -> _Value:
+        """What is added, in whole numbers, if the network was trained to round it."""
+        if self._plan.name not in module.sums:
+            return value
+        quantizer = module.sums[self._plan.name]
+        assert isinstance(quantizer, Quantizer)
+        codes = _codes(quantizer, SUMMAND_BITS, name, is_summand=True)
+        return _Whole(self._codes_of(value, codes, name), codes.value, codes.low, codes.high)
+
+    def _function_of_numbers(self, node: fx.Node) -> nn.Module | None:
+        """ReLU and clips, as modules and as functions."""
+        module = self._modules.get(str(node.target)) if node.op == "call_module" else None
+        if isinstance(module, nn.ReLU) or node.target in (torch.relu, F.relu, "relu", "relu_"):
+            return Clip(0.0, None)
+        if isinstance(module, nn.Hardtanh):  # and ReLU6
+            return Clip(module.min_val, module.max_val)
+        if node.target in (torch.clamp, torch.clip, "clamp", "clip", "clamp_"):
+            limits = dict(zip(("min", "max"), node.args[1:], strict=False)) | node.kwargs
+            found = [limits.get(name) for name in ("min", "max")]
+            if all(each is None or isinstance(each, int | float) for each in found):
+                return Clip(*(None if each is None else float(each) for each in found))  # type: ignore[arg-type]
+        return None
+
+    def _addition(self, node: fx.Node) -> _Value:
+        terms = [self._whole(self._values[each]) if isinstance(each, fx.Node) else None for each in node.args[:2]]
+        first, second = terms
+        if first is None or second is None or first.step != second.step:
+            return self._as_it_is(node)
+        made = self._graph.call_function(operator.add, (first.node, second.node))
+        return _Whole(made, first.step, first.low + second.low, first.high + second.high)
+
+    def _whole(self, value: _Value) -> _Whole | None:
+        """A value as whole numbers, if that is what it is: sums, also behind clips at whole numbers of their step."""
+        if isinstance(value, _Whole):
+            return value
+        if not isinstance(value, _Through) or not isinstance(value.base, _Whole):
+            return None
+        found = value.base
+        for clip in value.functions:
+            if not isinstance(clip, Clip):
+                return None
+            low, high = (None if each is None else each / found.step for each in (clip.low, clip.high))
+            if any(each is not None and each != round(each) for each in (low, high)):
+                return None
+            lowest = found.low if low is None else max(round(low), found.low)
+            highest = found.high if high is None else min(round(high), found.high)
+            node = self._call("clip", Clip(lowest, highest), found.node)
+            found = _Whole(node, found.step, lowest, highest)
+        return found
+
+    def _as_it_is(self, node: fx.Node) -> _Real:
+        """Any other function, on real numbers."""
+        name = str(node.target)
+        if node.op == "call_module":
+            module = self._modules[name]
+            inputs = [self._real(self._values[each]) for each in node.all_input_nodes]
+            return _Real(self._call(name, copy.deepcopy(module).eval(), *inputs))
+        return _Real(self._graph.node_copy(node, lambda each: self._real(self._values[each])))
+
+    def _real(self, value: _Value) -> fx.Node:
+        """A value in real numbers."""
+        if isinstance(value, _Real):
+            return value.node
+        key = (value, "real")
+        if key not in self._made:
+            self._made[key] = self._make_real(value)
+        return self._made[key]
+
+    def _make_real(self, value: _Value) -> fx.Node:
+        if isinstance(value, _Whole):
+            return self._call("real", ToReal(value.step), value.node)
+        if isinstance(value, _Product):
+            bias = value.layer.bias
+            zeros = torch.zeros(len(value.scale))
+            product = RealProduct(
+                value.weight,
+                _convolution(value),
+                value.largest_code,
+                value.scale.float(),
+                zeros if bias is None else bias.detach().clone(),
+            )
+            return self._call(value.name, product, value.codes)
+        assert isinstance(value, _Through)
+        node = self._real(value.base)
+        for function in value.functions:
+            node = self._call("function", _folded_norm(function), node)
+        return node
+
+    def _codes_of(self, value: _Value, codes: _Codes, name: str) -> fx.Node:
+        """The codes of a value, folded into what makes it where that is whole numbers."""
+        key = (value, codes.low, codes.high, codes.factor, codes.step, codes.is_summand)
+        if key not in self._made:
+            base, functions = (value.base, value.functions) if isinstance(value, _Through) else (value, ())
+            if isinstance(base, _Product):
+                self._made[key] = self._requantized_product(base, functions, codes)
+            elif isinstance(base, _Whole):
+                self._made[key] = self._requantized_sum(base, functions, codes, name)
+            else:
+                node = self._real(value)
+                self._made[key] = self._call(
+                    name, ToCodes(codes.factor, codes.step, codes.low, codes.high, codes.is_summand), node
+                )
+        return self._made[key]
+
+    def _requantized_product(self, base: _Product, functions: tuple[nn.Module, ...], codes: _Codes) -> fx.Node:
+        bias = base.layer.bias
+
+        def epilogue(integers: Tensor) -> Tensor:
+            values = (integers.double() * base.scale[:, None]).float()
+            values = values if bias is None else values + bias[:, None]
+            return _apply(functions, codes, values)
+
+        falls = epilogue(base.low[:, None])[:, 0] > epilogue(base.high[:, None])[:, 0]
+        sign = torch.where(falls, -1, 1)
+        low, high = torch.where(falls, -base.high, base.low), torch.where(falls, -base.low, base.high)
+        every = torch.arange(codes.low + 1, codes.high + 1)
+        fine = LARGEST_WEIGHT // max(int(base.weight.abs().max()), 1)
+        found = fit(thresholds(lambda each: epilogue(each * sign[:, None]), low, high, every), low, high, every, fine)
+        self._folded.append(Folded(base.name, len(sign), int(found.exact.sum())))
+        weight = base.weight * fine * sign.view(-1, *[1] * (base.weight.dim() - 1))
+        product = RequantizedProduct(
+            weight,
+            _convolution(base),
+            base.largest_code,
+            found.multiplier,
+            found.offset,
+            codes.low,
+            codes.high,
+            codes.is_summand,
+        )
+        return self._call(base.name, product, base.codes)
+
+    def _requantized_sum(self, base: _Whole, functions: tuple[nn.Module, ...], codes: _Codes, name: str) -> fx.Node:
+        channels = next((len(each.running_mean) for each in functions if isinstance(each, _BatchNorm)), 1)  # type: ignore[arg-type]
+
+        def epilogue(integers: Tensor) -> Tensor:
+            return _apply(functions, codes, (integers.double() * base.step).float())
+
+        low, high = torch.full((channels,), base.low), torch.full((channels,), base.high)
+        falls = epilogue(low[:, None])[:, 0] > epilogue(high[:, None])[:, 0]
+        sign = torch.where(falls, -1, 1)
+        low, high = torch.where(falls, -high, low), torch.where(falls, -low, high)
+        every = torch.arange(codes.low + 1, codes.high + 1)
+        reached = thresholds(lambda each: epilogue(each * sign[:, None]), low, high, every)
+        found = fit(reached, low, high, every, SUMS_FINE)
+        self._folded.append(Folded(f"{name} (its input)", channels, int(found.exact.sum())))
+        slope = found.multiplier.double() * sign
+        rounding = SumsToCodes(
+            (SUMS_FINE * slope).float(), (slope * sign * found.offset).float(), codes.low, codes.high
+        )
+        return self._call(name, rounding, base.node)
+
+    def _call(self, name: str, module: nn.Module, *inputs: fx.Node) -> fx.Node:
+        unique = f"{name.replace('.', '_')}_{len(self._root._modules)}"
+        self._root.add_module(unique, module)
+        return self._graph.call_module(unique, inputs)
+
+
+def _through(value: _Value, function: nn.Module) -> _Through:
+    base, before = (value.base, value.functions) if isinstance(value, _Through) else (value, ())
+    return _Through(base, (*before, function))
+
+
+def _apply(functions: tuple[nn.Module, ...], codes: _Codes, values: Tensor) -> Tensor:
+    """Codes of values (channels, n)."""
+    values = values.T.contiguous()  # samples first, as modules want it
+    for function in functions:
+        if isinstance(function, _BatchNorm):  # whatever its number of dimensions
+            means, variances = function.running_mean, function.running_var
+            values = F.batch_norm(values, means, variances, function.weight, function.bias, eps=function.eps)
+        else:
+            values = function(values)
+    return codes.of(values).T
+
+
+def _codes(quantizer: Quantizer, bits: int, name: str, is_summand: bool = False) -> _Codes:
+    ends = quantizer.codes(torch.tensor([-1e30, 0.0, 1e30]), bits)
+    low, _, high = (int(each) for each in ends.integers)
+    if bool(ends.offset.any()):
+        raise InputError(f"layer {name} can't be exported: the codes that it reads have an offset")
+    value = float(ends.scale)
+    by_levels = isinstance(quantizer, DoReFaActivation)
+    factor, step = (float(high), 1.0) if by_levels else (1.0, value)
+    return _Codes(low, high, factor, step, value, is_summand, lambda values: quantizer.codes(values, bits).integers)
+
+
+def _convolution(product: _Product) -> dict[str, Any]:
+    layer: Any = product.layer
+    if product.weight.dim() == 2:
+        return {}
+    padding = layer.padding
+    if padding == "valid":
+        padding = (0,) * (product.weight.dim() - 2)
+    if padding == "same":
+        if any(size % 2 == 0 for size in layer.kernel_size):
+            raise InputError(f"layer {product.name} can't be exported: padding 'same' with an even kernel is uneven")
+        padding = tuple(d * (size - 1) // 2 for d, size in zip(layer.dilation, layer.kernel_size, strict=True))
+    return {"stride": layer.stride, "padding": padding, "dilation": layer.dilation, "groups": layer.groups}
+
+
+def _folded_norm(function: nn.Module) -> nn.Module:
+    if not isinstance(function, _BatchNorm):
+        return function
+    assert function.running_mean is not None
+    assert function.running_var is not None
+    scale = torch.rsqrt(function.running_var.double() + function.eps)
+    scale = scale if function.weight is None else scale * function.weight.double()
+    shift = -function.running_mean.double() * scale
+    shift = shift if function.bias is None else shift + function.bias.double()
+    return ScaleShift(scale.float(), shift.float())
+
+
+def _is_addition(node: fx.Node) -> bool:
+    plain = len(node.args) == 2 and not node.kwargs
+    return plain and node.target in (operator.add, operator.iadd, torch.add, "add", "add_")

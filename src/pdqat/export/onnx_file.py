@@ -1,0 +1,308 @@
+"""A frozen network as a QCDQ ONNX file: QuantizeLinear, Clip and DequantizeLinear around ordinary convolutions.
+
+Runtimes fuse that pattern into integer kernels. All codes stand on a scale of 1: a DequantizeLinear only changes their
+type, and the requantisation M (acc + B) is the scale M of the weights and the integer bias B. A float bias would be
+rounded silently, so there is none.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx, nn
+
+from pdqat.errors import InputError
+from pdqat.export.operations import (
+    Clip,
+    IntegerProduct,
+    RealProduct,
+    RequantizedProduct,
+    ScaleShift,
+    SumsToCodes,
+    ToCodes,
+    ToReal,
+)
+from pdqat.export.runtimes import OUTPUT
+
+OPSET, IR_VERSION = 21, 10
+INPUT = "input"
+UNSIGNED_FROM = 129
+"""Where codes are larger, weights are stored unsigned: processors without VNNI add two products of unsigned codes and
+signed weights in 16 bits, which 2 x 255 x 127 exceeds."""
+
+try:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+except ImportError as error:
+    raise InputError("writing ONNX needs onnx: pip install 'pdqat[export]'") from error
+
+
+def to_onnx(module: fx.GraphModule, example: Tensor) -> "onnx.ModelProto":
+    """The file of a frozen module."""
+    return _Writer(module, example).model()
+
+
+def with_codes(path: Path, module: fx.GraphModule, example: Tensor) -> "onnx.ModelProto":
+    """A file of a frozen module with all codes as outputs too, called codes/OPERATION."""
+    writer = _Writer(module, example)
+    wanted = writer.model()
+    try:
+        model = onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf raises its own kinds
+        raise InputError(f"{path} is damaged or not an ONNX file") from error
+    if [each.op_type for each in model.graph.node] != [each.op_type for each in wanted.graph.node]:
+        raise InputError(f"{path} was not exported from this run under this plan: its operations are others")
+    for name, tensor in writer.codes.items():
+        cast = helper.make_node("Cast", [tensor], [f"codes/{name}"], to=TensorProto.INT32)
+        model.graph.node.append(cast)
+        model.graph.output.append(_description(f"codes/{name}", TensorProto.INT32, writer.shapes[name]))
+    return model
+
+
+class _Shapes(fx.Interpreter):
+    """Remembers what every operation makes."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        super().__init__(module)
+        self.made: dict[str, Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        made = super().run_node(n)
+        self.made[str(n.target)] = made
+        return made
+
+
+class _Writer:
+    def __init__(self, module: fx.GraphModule, example: Tensor) -> None:
+        self._module = module
+        self._example = example
+        self._nodes: list[Any] = []
+        self._constants: dict[str, Any] = {}
+        self._names: dict[fx.Node, str] = {}
+        self.codes: dict[str, str] = {}
+        """Operation to the tensor of its codes."""
+        self.shapes: dict[str, Tensor] = {}
+        """Operation to what it makes of the example."""
+
+    def model(self) -> "onnx.ModelProto":
+        """The whole file."""
+        for node in self._module.graph.nodes:
+            if node.op == "placeholder":
+                self._names[node] = INPUT
+            elif node.op == "output":
+                self._emit("Identity", [self._names[node.args[0]]], output=OUTPUT)
+            else:
+                self._names[node] = self._write(node)
+        interpreter = _Shapes(self._module)
+        interpreter.run(self._example)
+        self.shapes = interpreter.made
+        inputs = [_description(INPUT, TensorProto.FLOAT, self._example)]
+        outputs = [_description(OUTPUT, TensorProto.FLOAT, self.shapes["output"])]
+        graph = helper.make_graph(self._nodes, "pdqat", inputs, outputs, list(self._constants.values()))
+        opset = [helper.make_opsetid("", OPSET)]
+        model = helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="pdqat")
+        onnx.checker.check_model(model, full_check=True)
+        return model
+
+    def _write(self, node: fx.Node) -> str:
+        if node.op == "get_attr":
+            return self._constant(getattr(self._module, str(node.target)))
+        given = [self._names[each] for each in node.all_input_nodes]
+        if node.op == "call_module":
+            module = self._module.get_submodule(str(node.target))
+            for kind, write in _MODULES.items():
+                if isinstance(module, kind):
+                    return write(self, str(node.target), module, given[0])
+            raise InputError(f"{node.target}: {type(module).__name__} can't be written to ONNX")
+        name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
+        write_function = _FUNCTIONS.get(name)
+        if write_function is None:
+            raise InputError(f"the function {node.target} can't be written to ONNX")
+        return write_function(self, node, given)
+
+    def _emit(self, kind: str, inputs: Sequence[str], output: str | None = None, **attributes: Any) -> str:
+        name = output or f"{kind.lower()}{len(self._nodes)}"
+        self._nodes.append(helper.make_node(kind, list(inputs), [name], name=f"node{len(self._nodes)}", **attributes))
+        return name
+
+    def _constant(self, value: Any, dtype: Any = None) -> str:
+        array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
+        array = np.ascontiguousarray(array if dtype is None else array.astype(dtype))
+        name = f"constant{len(self._constants)}"
+        self._constants[name] = numpy_helper.from_array(array, name)
+        return name
+
+    def _scalar(self, value: float) -> str:
+        return self._constant(value, np.float32)
+
+    def _round(self, name: str, values: str, low: int, high: int, is_summand: bool, scale: float = 1.0) -> str:
+        """Values to codes, and these as real numbers on a scale of 1."""
+        dtype = np.uint8 if low >= 0 else np.int8
+        limits = np.iinfo(dtype)
+        zero = self._constant(0, dtype)
+        codes = self._emit("QuantizeLinear", [values, self._scalar(scale), zero])
+        if low > limits.min or high < limits.max:
+            codes = self._emit("Clip", [codes, self._constant(low, dtype), self._constant(high, dtype)])
+        self.codes[name] = codes
+        if is_summand:  # not dequantised: OpenVINO would add in 8 bits, and saturate
+            return self._emit("Cast", [codes], to=TensorProto.FLOAT)
+        return self._emit("DequantizeLinear", [codes, self._scalar(1.0), zero])
+
+    def _product(self, module: IntegerProduct, codes: str, scale: Tensor, offset: Tensor | None) -> str:
+        """The convolution on codes; a linear layer is one on images of one pixel."""
+        weight = module.weight
+        linear = weight.dim() == 2
+        if linear:
+            weight = weight[:, :, None, None]
+            codes = self._emit("Unsqueeze", [codes, self._constant([2, 3], np.int64)])
+        signed = module.largest_code < UNSIGNED_FROM
+        kept: tuple[Tensor, Any, int] = (weight, np.int8, 0) if signed else (weight.int() + 128, np.uint8, 128)
+        stored = [kept] if offset is None else [kept, (offset, np.int32, 0)]
+        factors = self._constant(scale)
+        inputs = [codes]
+        for tensor, dtype, zero in stored:
+            zeros = self._constant(np.full(len(weight), zero), dtype)
+            inputs.append(self._emit("DequantizeLinear", [self._constant(tensor, dtype), factors, zeros], axis=0))
+        output = self._emit("Conv", inputs, **_attributes(module.convolution, weight))
+        return self._emit("Squeeze", [output, self._constant([2, 3], np.int64)]) if linear else output
+
+    def _requantized(self, name: str, module: RequantizedProduct, given: str) -> str:
+        product = self._product(module, given, module.multiplier, module.offset)
+        return self._round(name, product, module.low, module.high, module.is_summand)
+
+    def _real_product(self, name: str, module: RealProduct, given: str) -> str:
+        product = self._product(module, given, torch.ones_like(module.scale), None)
+        # Through whole numbers and back: else runtimes fold the scale into the weights, and sums are rounded.
+        whole = self._emit("Cast", [product], to=TensorProto.INT32)
+        real = self._emit("Cast", [whole], to=TensorProto.FLOAT)
+        dims = 2 if module.weight.dim() == 2 else module.weight.dim()
+        scaled = self._emit("Mul", [real, self._per_channel(module.scale, dims)])
+        return self._emit("Add", [scaled, self._per_channel(module.bias, dims)])
+
+    def _sums_to_codes(self, name: str, module: SumsToCodes, given: str) -> str:
+        scaled = self._emit("Mul", [given, self._per_channel(module.scale, 4)])
+        shifted = self._emit("Add", [scaled, self._per_channel(module.shift, 4)])
+        return self._round(name, shifted, module.low, module.high, is_summand=False)
+
+    def _to_codes(self, name: str, module: ToCodes, given: str) -> str:
+        scaled = given if module.factor == 1 else self._emit("Mul", [given, self._scalar(module.factor)])
+        return self._round(name, scaled, module.low, module.high, module.is_summand, module.step)
+
+    def _to_real(self, _: str, module: ToReal, given: str) -> str:
+        return self._emit("Mul", [given, self._scalar(module.step)])
+
+    def _scale_shift(self, _: str, module: ScaleShift, given: str) -> str:
+        scaled = self._emit("Mul", [given, self._per_channel(module.scale, 4)])
+        return self._emit("Add", [scaled, self._per_channel(module.shift, 4)])
+
+    def _clip(self, _: str, module: Clip, given: str) -> str:
+        limits = ["" if each is None else self._scalar(each) for each in (module.low, module.high)]
+        return self._emit("Clip", [given, *limits])
+
+    def _convolution(self, _: str, module: Any, given: str) -> str:
+        options = {name: getattr(module, name) for name in ("stride", "padding", "dilation", "groups")}
+        bias = [] if module.bias is None else [self._constant(module.bias)]
+        return self._emit("Conv", [given, self._constant(module.weight), *bias], **_attributes(options, module.weight))
+
+    def _linear(self, _: str, module: nn.Linear, given: str) -> str:
+        product = self._emit("MatMul", [given, self._constant(module.weight.T)])
+        return product if module.bias is None else self._emit("Add", [product, self._constant(module.bias)])
+
+    def _flatten(self, _: str, module: nn.Flatten, given: str) -> str:
+        if (module.start_dim, module.end_dim) != (1, -1):
+            raise InputError(
+                f"Flatten from {module.start_dim} to {module.end_dim} can't be written to ONNX, 1 to -1 can"
+            )
+        return self._emit("Flatten", [given], axis=1)
+
+    def _pool(self, _: str, module: Any, given: str) -> str:
+        kind = "MaxPool" if isinstance(module, nn.MaxPool2d) else "AveragePool"
+        if module.ceil_mode or getattr(module, "dilation", 1) not in (1, (1, 1)):
+            raise InputError(f"{type(module).__name__} with ceil_mode or dilation can't be written to ONNX")
+        size, stride, padding = (_pair(getattr(module, name)) for name in ("kernel_size", "stride", "padding"))
+        extra: dict[str, Any] = {} if kind == "MaxPool" else {"count_include_pad": int(module.count_include_pad)}
+        return self._emit(kind, [given], kernel_shape=size, strides=stride, pads=[*padding, *padding], **extra)
+
+    def _global_pool(self, _: str, module: nn.AdaptiveAvgPool2d, given: str) -> str:
+        if module.output_size not in (1, (1, 1)):
+            raise InputError(f"AdaptiveAvgPool2d to {module.output_size} can't be written to ONNX; to 1 it can")
+        return self._emit("GlobalAveragePool", [given])
+
+    def _mean(self, node: fx.Node, given: list[str]) -> str:
+        dims: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+        keep = node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False)
+        dims = [dims] if isinstance(dims, int) else dims
+        axes = [] if dims is None else [self._constant(list(dims), np.int64)]
+        return self._emit("ReduceMean", [given[0], *axes], keepdims=int(bool(keep)))
+
+    def _flattened(self, node: fx.Node, given: list[str]) -> str:
+        start = node.kwargs.get("start_dim", node.args[1] if len(node.args) > 1 else 0)
+        if start != 1 or node.kwargs.get("end_dim", node.args[2] if len(node.args) > 2 else -1) != -1:
+            raise InputError("flatten can be written to ONNX from dimension 1 to the last only")
+        return self._emit("Flatten", [given[0]], axis=1)
+
+    def _add(self, node: fx.Node, given: list[str]) -> str:
+        if len(node.args) != 2 or node.kwargs:
+            raise InputError("an addition with alpha can't be written to ONNX")
+        return self._emit("Add", [self._operand(each) for each in node.args])
+
+    def _operand(self, each: Any) -> str:
+        return self._names[each] if isinstance(each, fx.Node) else self._scalar(float(each))
+
+    def _per_channel(self, vector: Tensor, dims: int) -> str:
+        return self._constant(vector.reshape(1, -1, *[1] * (dims - 2)))
+
+
+_MODULES: dict[type[nn.Module], Callable[[_Writer, str, Any, str], str]] = {
+    RequantizedProduct: _Writer._requantized,
+    RealProduct: _Writer._real_product,
+    SumsToCodes: _Writer._sums_to_codes,
+    ToCodes: _Writer._to_codes,
+    ToReal: _Writer._to_real,
+    ScaleShift: _Writer._scale_shift,
+    Clip: _Writer._clip,
+    nn.Conv1d: _Writer._convolution,
+    nn.Conv2d: _Writer._convolution,
+    nn.Conv3d: _Writer._convolution,
+    nn.Linear: _Writer._linear,
+    nn.Flatten: _Writer._flatten,
+    nn.MaxPool2d: _Writer._pool,
+    nn.AvgPool2d: _Writer._pool,
+    nn.AdaptiveAvgPool2d: _Writer._global_pool,
+}
+_FUNCTIONS: dict[Any, Callable[[_Writer, fx.Node, list[str]], str]] = {
+    "mean": _Writer._mean,
+    "flatten": _Writer._flattened,
+    "add": _Writer._add,
+    "iadd": _Writer._add,
+}
+
+
+def _description(name: str, kind: int, like: Tensor) -> Any:
+    """Of an input or output of any batch size."""
+    return helper.make_tensor_value_info(name, kind, ["batch", *like.shape[1:]])
+
+
+def _attributes(options: dict[str, Any], weight: Tensor) -> dict[str, Any]:
+    """ONNX's names for a convolution's options."""
+    dims = weight.dim() - 2
+    stride, padding, dilation = (
+        _tuple(options.get(name, default), dims) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
+    )
+    return {
+        "kernel_shape": list(weight.shape[2:]),
+        "strides": stride,
+        "pads": [*padding, *padding],
+        "dilations": dilation,
+        "group": options.get("groups", 1),
+    }
+
+
+def _tuple(value: Any, dims: int) -> list[int]:
+    return [value] * dims if isinstance(value, int) else list(value)
+
+
+def _pair(value: Any) -> list[int]:
+    return _tuple(value, 2)

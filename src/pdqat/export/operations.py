@@ -1,0 +1,164 @@
+"""The operations of a deployed network, on integers. Together they are the integer reference: what is correct.
+
+Codes and sums are int32 tensors here; a file stores them in as few bits as they need. Convolutions and products are
+computed in float64, which holds every whole number that can occur (below 2^53) exactly, whatever the order of the sum.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+_CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
+
+
+def rounded(values: Tensor, low: int, high: int) -> Tensor:
+    """To the nearest whole number, halves to the even one, within the codes."""
+    return torch.round(values).clamp(low, high).to(torch.int32)
+
+
+def per_channel(vector: Tensor, like: Tensor) -> Tensor:
+    """A number for each channel, shaped to meet a tensor whose dimension 1 is the channels."""
+    return vector.view(1, -1, *[1] * (like.dim() - 2))
+
+
+class IntegerProduct(nn.Module):
+    """What convolutions and linear layers on codes share: integer weights, and how they are applied."""
+
+    weight: Tensor
+
+    def __init__(self, weight: Tensor, convolution: dict[str, Any], largest_code: int) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight.to(torch.int8))
+        self.convolution = convolution
+        """Stride, padding, dilation and groups; empty for a linear layer."""
+        self.largest_code = largest_code
+        """Of the codes that it reads."""
+
+    def accumulate(self, codes: Tensor) -> Tensor:
+        """The sums of products, whole numbers in float64."""
+        if self.weight.dim() == 2:
+            return F.linear(codes.double(), self.weight.double())
+        return _CONVOLUTIONS[self.weight.dim()](codes.double(), self.weight.double(), **self.convolution)
+
+
+class RequantizedProduct(IntegerProduct):
+    """Codes in, codes out: round(multiplier x (product + offset)) per channel, the last product in float32."""
+
+    multiplier: Tensor
+    offset: Tensor
+
+    def __init__(
+        self,
+        weight: Tensor,
+        convolution: dict[str, Any],
+        largest_code: int,
+        multiplier: Tensor,
+        offset: Tensor,
+        low: int,
+        high: int,
+        is_summand: bool,
+    ) -> None:
+        super().__init__(weight, convolution, largest_code)
+        self.register_buffer("multiplier", multiplier)
+        self.register_buffer("offset", offset)
+        self.low, self.high = low, high
+        self.is_summand = is_summand
+        """Whether the codes are added to others, rather than read by a layer."""
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """The codes of the output."""
+        total = self.accumulate(codes)
+        total = (total + per_channel(self.offset, total)).float() * per_channel(self.multiplier, total)
+        return rounded(total, self.low, self.high)
+
+
+class RealProduct(IntegerProduct):
+    """Codes in, real numbers out: scale x product + bias, for outputs that are not rounded."""
+
+    scale: Tensor
+    bias: Tensor
+
+    def __init__(
+        self, weight: Tensor, convolution: dict[str, Any], largest_code: int, scale: Tensor, bias: Tensor
+    ) -> None:
+        super().__init__(weight, convolution, largest_code)
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", bias)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """The output in float32."""
+        total = self.accumulate(codes).float()
+        return total * per_channel(self.scale, total) + per_channel(self.bias, total)
+
+
+class SumsToCodes(nn.Module):
+    """The norm and the quantiser behind a sum: round(scale x sum + shift) per channel, in float32."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, scale: Tensor, shift: Tensor, low: int, high: int) -> None:
+        super().__init__()
+        self.register_buffer("scale", scale)
+        self.register_buffer("shift", shift)
+        self.low, self.high = low, high
+
+    def forward(self, sums: Tensor) -> Tensor:
+        """The codes that the next layer reads."""
+        line = sums.float() * per_channel(self.scale, sums) + per_channel(self.shift, sums)
+        return rounded(line, self.low, self.high)
+
+
+class ToCodes(nn.Module):
+    """Real numbers to codes: round(factor x value / step)."""
+
+    def __init__(self, factor: float, step: float, low: int, high: int, is_summand: bool) -> None:
+        super().__init__()
+        self.factor, self.step, self.low, self.high = factor, step, low, high
+        self.is_summand = is_summand
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The nearest codes."""
+        return rounded(values * self.factor / self.step, self.low, self.high)
+
+
+class ToReal(nn.Module):
+    """Whole numbers of a step to real numbers."""
+
+    def __init__(self, step: float) -> None:
+        super().__init__()
+        self.step = step
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """In float32."""
+        return codes.float() * self.step
+
+
+class ScaleShift(nn.Module):
+    """A batch norm in real numbers, with its statistics folded: scale x value + shift per channel."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, scale: Tensor, shift: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("scale", scale)
+        self.register_buffer("shift", shift)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The normalised values."""
+        return values * per_channel(self.scale, values) + per_channel(self.shift, values)
+
+
+class Clip(nn.Module):
+    """Real or whole numbers within limits; None is no limit."""
+
+    def __init__(self, low: float | None, high: float | None) -> None:
+        super().__init__()
+        self.low, self.high = low, high
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The clipped values."""
+        return values.clamp(self.low, self.high)

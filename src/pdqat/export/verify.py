@@ -1,0 +1,130 @@
+"""Verification: a file in the installed runtimes against the integer reference and the simulated model.
+
+Three questions, on the same images:
+
+exact       are the runtime's codes those of the integer reference, bit for bit? Where codes are made from real numbers
+            (behind a layer in full precision), float32 sums of another order may round another way; so the reference
+            goes on from the runtime's own codes there, and how many of these differ is counted apart
+agreement   does the file choose the same class as the simulated model?
+accuracy    does it choose the right one?
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from pdqat.export.freeze import Frozen
+from pdqat.export.operations import RequantizedProduct, SumsToCodes, ToCodes
+from pdqat.export.runtimes import OUTPUT, Session
+from pdqat.layers import Network
+from pdqat.precision import BitPlan
+
+CODE_IMAGES = 500
+"""So many images' codes are compared."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a runtime made of the images."""
+
+    runtime: str
+    images: int
+    agreement: float
+    """With the simulated model's choice."""
+    accuracy: float
+    simulated_accuracy: float
+    codes: int
+    """Compared with the integer reference."""
+    different: int
+    """Of them, not equal; 0 is exact."""
+    real_codes: int
+    """Made from real numbers."""
+    real_different: int
+    inexact_channels: int
+    """Whose integers may lie on the edge of two codes."""
+
+
+def code_makers(module: fx.GraphModule) -> list[str]:
+    """The operations that make codes."""
+    kinds = (RequantizedProduct, SumsToCodes, ToCodes)
+    return [name for name, each in module.named_modules() if isinstance(each, kinds)]
+
+
+class _Following(fx.Interpreter):
+    """The integer reference, which takes codes made from real numbers from the runtime, and counts differences."""
+
+    def __init__(self, module: fx.GraphModule, given: dict[str, Tensor]) -> None:
+        super().__init__(module)
+        self._given = given
+        self.codes = self.different = self.real_codes = self.real_different = 0
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An operation, its codes replaced by the runtime's."""
+        made = super().call_module(target, args, kwargs)
+        given = self._given.get(str(target))
+        if given is None:
+            return made
+        different = int((given != made).sum())
+        if isinstance(self.fetch_attr(str(target)), ToCodes):
+            self.real_codes += given.numel()
+            self.real_different += different
+        else:
+            self.codes += given.numel()
+            self.different += different
+        return given
+
+
+@torch.no_grad()
+def verify(
+    runtime: str,
+    session: Session,
+    with_codes: Session | None,
+    chosen: Frozen,
+    net: Network,
+    plan: BitPlan,
+    batches: Iterable[tuple[Tensor, Tensor]],
+) -> Verified:
+    """Run a file on all images; compare codes on the first of them, where a session gives them."""
+    agree = right = simulated_right = count = 0
+    counted = [0, 0, 0, 0]
+    for images, labels in batches:
+        found = torch.from_numpy(session.run(_array(images))[OUTPUT]).argmax(1)
+        with net.under(plan):
+            simulated = net(images).argmax(1)
+        agree += int((found == simulated).sum())
+        right += int((found == labels).sum())
+        simulated_right += int((simulated == labels).sum())
+        if with_codes is not None and count < CODE_IMAGES:
+            more = _count(chosen.module, with_codes, images[: CODE_IMAGES - count])
+            counted = [sum(pair) for pair in zip(counted, more, strict=True)]
+        count += len(labels)
+    inexact = sum(each.channels - each.exact for each in chosen.folded)
+    codes, different, real_codes, real_different = counted
+    return Verified(
+        runtime,
+        count,
+        agree / count,
+        right / count,
+        simulated_right / count,
+        codes,
+        different,
+        real_codes,
+        real_different,
+        inexact,
+    )
+
+
+def _count(module: fx.GraphModule, session: Session, images: Tensor) -> tuple[int, int, int, int]:
+    outputs = session.run(_array(images))
+    given = {name: torch.from_numpy(outputs[f"codes/{name}"]) for name in code_makers(module)}
+    following = _Following(module, given)
+    following.run(images)
+    return following.codes, following.different, following.real_codes, following.real_different
+
+
+def _array(images: Tensor) -> np.ndarray:
+    return np.ascontiguousarray(images.numpy(), dtype=np.float32)

@@ -1,0 +1,178 @@
+"""`pdqat export` and `pdqat verify` on trained runs."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+
+from pdqat.allocation.plan_file import write_plan
+from pdqat.cli import main
+from pdqat.export import deploy, runtimes
+from pdqat.export.runtimes import load
+from pdqat.precision import Precision
+from pdqat.training import Run
+from pdqat.training.setup import Setup
+
+SMALL = ["--epochs", "8", "--lr", "5e-3", "--train-images", "256", "--batch-size", "64", "--dual-rate", "0.5"]
+
+
+def trained(folder: Path, *options: str) -> Run:
+    assert main(["train", "--preset", "deployable", *SMALL, *options, "--out", str(folder)]) == 0
+    return Run.open(folder)
+
+
+def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    return said
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return trained(tmp_path_factory.mktemp("deployable") / "run", "--bits", "2")
+
+
+@pytest.fixture(scope="module")
+def file(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("file") / "model.onnx"
+    assert main(["export", str(run.path), "--out", str(path)]) == 0
+    return path
+
+
+def test_the_file_has_the_runs_accuracy(run: Run, file: Path) -> None:
+    batches = Setup(run.config()).test_batches()
+    session = load("onnxruntime", file)
+    right = count = 0
+    for images, labels in batches:
+        right += int((session.run(images.contiguous().numpy())["output"].argmax(1) == labels.numpy()).sum())
+        count += len(labels)
+    assert right / count == run.summary()["accuracy"]["2-bit"]["test"]
+
+
+def test_every_quantised_layer_is_an_integer_convolution(run: Run, file: Path) -> None:
+    graph = onnx.load(file).graph
+    stored = {each.name: each for each in graph.initializer}
+    made_by = {output: node for node in graph.node for output in node.output}
+    integer = 0
+    for node in (each for each in graph.node if each.op_type == "Conv"):
+        source = made_by.get(node.input[1])
+        if source is not None:
+            assert source.op_type == "DequantizeLinear"
+            assert stored[source.input[0]].data_type == onnx.TensorProto.INT8
+            integer += 1
+    assert integer == len(run.summary()["plans"]["2-bit"])
+
+
+def test_the_command_says_what_it_found(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(run.path), "--out", str(tmp_path / "model.onnx")]) == 0
+    said = capsys.readouterr().out
+    assert "channels give the codes of float32 for every integer within reach" in said
+    assert "in real numbers: stem, head" in said
+    for runtime in runtimes.installed():
+        assert f"{runtime}: pass, 355 images, agreement with the simulated model 100.00%" in said
+    assert "times as much" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_verify_passes_the_file_and_prints_numbers(run: Run, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(file), str(run.path), "--json"]) == 0
+    for each in json.loads(capsys.readouterr().out):
+        assert each["passes"]
+        assert each["different"] == 0
+        assert each["codes"] > 100_000
+        assert each["agreement"] == 1
+        assert each["accuracy"] == run.summary()["accuracy"]["2-bit"]["test"]
+
+
+@pytest.mark.parametrize("bits", ["1", "4", "8"])
+def test_other_bits_pass(tmp_path: Path, bits: str) -> None:
+    run = trained(tmp_path / "run", "--bits", bits)
+    assert main(["export", str(run.path)]) == 0
+    assert (run.path / "model.onnx").exists()
+
+
+def test_a_mixed_plan_passes(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan: dict[str, Any] = dict.fromkeys(run.summary()["plans"]["2-bit"], Precision(2, 2))
+    plan |= {"stages.0.0.conv0": Precision(None, None), "stages.1.0.conv0": Precision(4, 4)}
+    write_plan(tmp_path / "plan.toml", plan, "by hand")
+    path = tmp_path / "model.onnx"
+    assert main(["export", str(run.path), "--plan", str(tmp_path / "plan.toml"), "--out", str(path)]) == 0
+    assert main(["verify", str(path), str(run.path), "--plan", str(tmp_path / "plan.toml")]) == 0
+    assert "was not exported from this run under this plan" in complaint(["verify", str(path), str(run.path)], capsys)
+
+
+def test_a_torch_program_computes_the_same(run: Run, file: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.pt2"
+    assert main(["export", str(run.path), "--out", str(path)]) == 0
+    images, _ = next(iter(Setup(run.config()).test_batches()))
+    with torch.no_grad():
+        program = torch.export.load(path).module()(images[:7])
+    np.testing.assert_allclose(
+        program.numpy(), load("onnxruntime", file).run(images[:7].contiguous().numpy())["output"], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_a_run_without_the_preset_is_exported_with_real_sums(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    assert main(["train", *SMALL, "--bits", "2", "--out", str(run)]) == 0
+    assert main(["export", str(run)]) == 0
+    assert "pass" in capsys.readouterr().out
+
+
+def test_a_file_that_fails_is_not_left_behind(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy, "LEAST_AGREEMENT", 1.1)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(b"the last good one")
+    assert main(["export", str(run.path), "--out", str(path)]) == 2
+    assert "model.onnx was not written, since it fails in onnxruntime: agreement" in capsys.readouterr().err
+    assert path.read_bytes() == b"the last good one"
+    assert [each.name for each in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_bad_input_gets_one_sentence(run: Run, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    damaged, foreign = tmp_path / "damaged.onnx", tmp_path / "plan.toml"
+    damaged.write_bytes(file.read_bytes()[:1000])
+    write_plan(foreign, {"conv9": Precision(2, 2)}, "of another model")
+    path = str(run.path)
+    assert "is damaged or not an ONNX file" in complaint(["verify", str(damaged), path], capsys)
+    assert "there is no file" in complaint(["verify", str(tmp_path / "none.onnx"), path], capsys)
+    assert "that could run code" in complaint(["verify", str(tmp_path / "model.pt2"), path], capsys)
+    assert "must end in .onnx or .pt2" in complaint(["export", path, "--out", str(tmp_path / "model.bin")], capsys)
+    assert "there is no folder" in complaint(["export", path, "--out", str(tmp_path / "no" / "model.onnx")], capsys)
+    assert "names the layer 'conv9'" in complaint(["export", path, "--plan", str(foreign)], capsys)
+    assert "is not a run folder" in complaint(["export", str(tmp_path)], capsys)
+
+
+def test_another_models_file_does_not_pass(file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = trained(tmp_path / "other", "--bits", "2", "--seed", "1")
+    capsys.readouterr()
+    assert "does not pass in onnxruntime" in complaint(["verify", str(file), str(other.path)], capsys)
+
+
+def test_runs_that_can_not_be_exported_say_why(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    full, both = tmp_path / "full", tmp_path / "both"
+    assert main(["train", *SMALL, "--method", "full", "--out", str(full)]) == 0
+    trained(both, "--bits", "2", "4")
+    shutil.copytree(run.path, tmp_path / "unfinished")
+    (tmp_path / "unfinished" / "summary.json").unlink()
+    capsys.readouterr()
+    assert "there is no low precision to export" in complaint(["export", str(full)], capsys)
+    assert "has 2 plans; a file is written for a run with one" in complaint(["export", str(both)], capsys)
+    assert "is not finished" in complaint(["export", str(tmp_path / "unfinished")], capsys)
+
+
+def test_a_missing_runtime_names_its_extra(
+    run: Run, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deploy, "installed", list)
+    assert "pip install 'pdqat[export]'" in complaint(["verify", str(file), str(run.path)], capsys)

@@ -1,0 +1,99 @@
+"""The integer reference against the simulated model."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from deployed_networks import Own, frozen, images, outputs, trained_like
+from pdqat import prepare
+from pdqat.errors import InputError
+from pdqat.models.preresnet import preresnet_small
+from pdqat.models.resnet import resnet
+
+
+@pytest.mark.parametrize("bits", ["1", "2", "3", "w2a4"])
+@pytest.mark.parametrize("architecture", ["preresnet", "resnet"])
+def test_low_bit_networks_are_the_simulated_ones(architecture: str, bits: str) -> None:
+    torch.manual_seed(0)
+    model = preresnet_small(channels=3) if architecture == "preresnet" else resnet(8)
+    quantizer = "dorefa-int8" if architecture == "preresnet" else "uniform"
+    net = trained_like(prepare(model, images(), bits, quantizer=quantizer, integer_sums=True), 1)
+    found = frozen(net)
+    simulated, reference = outputs(net, found, images(200))
+    assert reference.argmax(1).equal(simulated.argmax(1))
+    off = (reference - simulated).abs().amax(1) > 1e-3  # a sum of float32 that rounds another way, now and then
+    assert off.float().mean() <= (0.0 if bits in ("1", "2") else 0.03)
+    if bits in ("1", "2"):
+        assert all(each.exact == each.channels for each in found.folded)
+
+
+@pytest.mark.parametrize("bits", ["4", "8"])
+def test_more_bits_are_close(bits: str) -> None:
+    torch.manual_seed(0)
+    net = prepare(preresnet_small(channels=3), images(), bits, quantizer="dorefa-int8", integer_sums=True)
+    net = trained_like(net, 2)
+    simulated, reference = outputs(net, frozen(net), images(500))
+    assert (reference.argmax(1) == simulated.argmax(1)).float().mean() >= 0.99
+    assert (reference - simulated).abs().mean() < 0.02 * simulated.std()
+
+
+def test_without_integer_sums_they_stay_real() -> None:
+    torch.manual_seed(0)
+    net = trained_like(prepare(preresnet_small(channels=3), images(), "2"), 3)
+    simulated, reference = outputs(net, frozen(net), images(100))
+    assert reference.argmax(1).equal(simulated.argmax(1))
+
+
+def test_a_mixed_plan_with_layers_in_full_precision() -> None:
+    torch.manual_seed(0)
+    rules = {"stages.0.0.conv0": "full", "stages.1.0.conv0": "4", "stages.1.0.shortcut.conv": "1", "head": "8"}
+    net = prepare(preresnet_small(channels=3), images(), "2", layers=rules, quantizer="dorefa-int8", integer_sums=True)
+    net = trained_like(net, 4)
+    found = frozen(net)
+    simulated, reference = outputs(net, found, images(200))
+    assert (reference.argmax(1) == simulated.argmax(1)).float().mean() >= 0.99
+    assert set(found.real_layers) == {"stem", "stages.0.0.conv0"}
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.sampled_from([4, 8]),
+    st.sampled_from([1, 2, 4]),
+    st.sampled_from([1, 2, 3]),
+    st.integers(1, 8),
+    st.sampled_from(["dorefa-int8", "uniform", "uniform-channel"]),
+    st.integers(0, 99),
+)
+def test_own_networks_of_any_bits_and_shapes(
+    width: int, groups: int, kernel: int, bits: int, quantizer: str, seed: int
+) -> None:
+    torch.manual_seed(seed)
+    net = trained_like(prepare(Own(width, groups, kernel), images(), bits, quantizer=quantizer), seed)
+    found = frozen(net)
+    simulated, reference = outputs(net, found, images(64))
+    spread = simulated.std() + 1e-6
+    assert ((reference - simulated).abs().amax(1) > 0.05 * spread).float().mean() <= (0.0 if bits <= 2 else 0.1)
+
+
+def test_eight_bit_weights_that_need_nine_are_named() -> None:
+    net = prepare(preresnet_small(channels=3), images(), "8")
+    with pytest.raises(InputError, match=r"layer stages.0.0.conv0 can't be exported: its 8-bit weights reach 255"):
+        frozen(net)
+
+
+def test_control_flow_that_can_not_be_followed_is_said() -> None:
+    class Branches(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) if x.sum() > 0 else super().forward(-x)  # type: ignore[no-any-return, no-untyped-call]
+
+    net = prepare(Branches(nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)), torch.rand(2, 4))
+    with pytest.raises(InputError, match="can't follow the model's graph"):
+        frozen(net)
+
+
+def test_other_paddings_are_named() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"), nn.Conv2d(4, 4, 3))
+    with pytest.raises(InputError, match="layer 1 can't be exported: its padding mode is 'reflect', not zeros"):
+        frozen(prepare(model, images()))

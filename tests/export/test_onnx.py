@@ -1,0 +1,112 @@
+"""Real files in real runtimes against the integer reference, code by code."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from deployed_networks import Own, frozen, images, trained_like
+from pdqat import prepare
+from pdqat.errors import InputError
+from pdqat.export.freeze import Frozen
+from pdqat.export.onnx_file import to_onnx, with_codes
+from pdqat.export.operations import RequantizedProduct, SumsToCodes, ToCodes
+from pdqat.export.runtimes import load
+from pdqat.models.preresnet import preresnet_small
+from pdqat.models.resnet import resnet
+
+RUNTIMES = ["onnxruntime", "openvino"]
+
+
+def reference_codes(found: Frozen, x: Tensor) -> dict[str, Tensor]:
+    """By operation, and the output."""
+    made: dict[str, Tensor] = {}
+    hooks = [
+        module.register_forward_hook(lambda _, __, output, name=name: made.__setitem__(name, output))
+        for name, module in found.module.named_modules()
+        if isinstance(module, RequantizedProduct | SumsToCodes | ToCodes)
+    ]
+    with torch.no_grad():
+        made["output"] = found.module(x)
+    for hook in hooks:
+        hook.remove()
+    return made
+
+
+def compare(found: Frozen, path: Path, runtime: str, x: Tensor) -> dict[str, float]:
+    """Per operation the part of codes that differ."""
+    wanted = reference_codes(found, x)
+    names = [name for name in wanted if name != "output"]
+    path.write_bytes(to_onnx(found.module, x).SerializeToString())
+    np.testing.assert_allclose(load(runtime, path).run(x.numpy())["output"], wanted["output"], rtol=1e-3, atol=1e-3)
+    path.write_bytes(with_codes(path, found.module, x).SerializeToString())
+    given = load(runtime, path).run(x.numpy())
+    np.testing.assert_allclose(given["output"], wanted["output"].numpy(), rtol=1e-3, atol=1e-3)
+    return {name: float((given[f"codes/{name}"] != wanted[name].numpy()).mean()) for name in names}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("bits", ["1", "2", "4", "8", "w2a4"])
+def test_codes_of_a_pre_activation_network_are_the_references(tmp_path: Path, runtime: str, bits: str) -> None:
+    pytest.importorskip(runtime)
+    torch.manual_seed(0)
+    net = prepare(preresnet_small(channels=3), images(), bits, quantizer="dorefa-int8", integer_sums=True)
+    differ = compare(frozen(trained_like(net, 1)), tmp_path / "model.onnx", runtime, images(32))
+    assert set(differ.values()) == {0.0}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("bits", ["1", "2", "4"])
+def test_codes_of_a_standard_network_are_the_references(tmp_path: Path, runtime: str, bits: str) -> None:
+    pytest.importorskip(runtime)
+    torch.manual_seed(0)
+    net = prepare(resnet(8), images(), bits, quantizer="uniform", integer_sums=True)
+    differ = compare(frozen(trained_like(net, 1)), tmp_path / "model.onnx", runtime, images(32))
+    assert set(differ.values()) == {0.0}
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("integer_sums", [True, False])
+def test_a_mixed_plan(tmp_path: Path, runtime: str, integer_sums: bool) -> None:
+    pytest.importorskip(runtime)
+    torch.manual_seed(0)
+    rules = {"stages.0.0.conv0": "full", "stages.1.0.conv0": "4", "stages.1.0.shortcut.conv": "1", "head": "8"}
+    net = prepare(
+        preresnet_small(channels=3), images(), 2, layers=rules, quantizer="dorefa-int8", integer_sums=integer_sums
+    )
+    differ = compare(frozen(trained_like(net, 4)), tmp_path / "model.onnx", runtime, images(32))
+    assert max(differ.values()) <= 1e-4
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize(("groups", "kernel"), [(1, 3), (2, 2), (4, 1)])
+def test_own_networks(tmp_path: Path, runtime: str, groups: int, kernel: int) -> None:
+    pytest.importorskip(runtime)
+    torch.manual_seed(0)
+    net = trained_like(prepare(Own(8, groups, kernel), images(), 2, quantizer="uniform-channel"), 5)
+    differ = compare(frozen(net), tmp_path / "model.onnx", runtime, images(32))
+    assert max(differ.values()) <= 1e-4
+
+
+def test_a_function_that_onnx_does_not_get_is_named() -> None:
+    class Odd(Own):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(torch.fft.fft(x).real)
+
+    net = trained_like(prepare(Odd(4, 1, 1), images(), 2), 0)
+    with pytest.raises(InputError, match=r"the function .*fft.* can't be written to ONNX"):
+        to_onnx(frozen(net).module, images())
+
+
+def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    (tmp_path / "model.onnx").write_bytes(b"no model")
+    with pytest.raises(InputError, match=r"onnxruntime can't load .*model.onnx"):
+        load("onnxruntime", tmp_path / "model.onnx")
+
+
+def test_an_unknown_runtime_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="unknown runtime 'tea'; choose one of onnxruntime, openvino"):
+        load("tea", tmp_path / "model.onnx")
