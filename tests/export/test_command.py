@@ -12,7 +12,7 @@ import torch
 
 from pdqat.allocation.plan_file import write_plan
 from pdqat.cli import main
-from pdqat.export import deploy, runtimes
+from pdqat.export import deploy, runtimes, speed
 from pdqat.export.runtimes import load
 from pdqat.precision import Precision
 from pdqat.training import Run
@@ -176,3 +176,28 @@ def test_a_missing_runtime_names_its_extra(
 ) -> None:
     monkeypatch.setattr(deploy, "installed", list)
     assert "pip install 'pdqat[export]'" in complaint(["verify", str(file), str(run.path)], capsys)
+
+
+def test_bench_times_the_file_beside_float32(
+    run: Run, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speed, "ROUNDS", 3)
+    assert main(["bench", str(file), "--run", str(run.path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {(each["runtime"], each["batch"]) for each in found} == {
+        (name, batch) for name in runtimes.installed() for batch in (1, 64)
+    }
+    assert all(each["integer"]["median"] > 0 and each["float32"]["n"] == 3 for each in found)
+    assert main(["bench", str(file), "--run", str(run.path)]) == 0
+    assert "times float32" in capsys.readouterr().out
+    assert "give the run that model.onnx was exported from" in complaint(["bench", str(file)], capsys)
+
+
+def test_the_float32_file_is_the_full_precision_view(run: Run, tmp_path: Path) -> None:
+    chosen = deploy.frozen_run(run)
+    deploy.write_float(chosen, tmp_path / "float32.onnx")
+    images, _ = next(iter(chosen.setup.test_batches()))
+    with torch.no_grad():
+        wanted = chosen.setup.net(images).numpy()
+    given = load("onnxruntime", tmp_path / "float32.onnx").run(images.contiguous().numpy())["output"]
+    np.testing.assert_allclose(given, wanted, rtol=1e-3, atol=1e-4)

@@ -12,39 +12,28 @@ from pdqat import prepare
 from pdqat.errors import InputError
 from pdqat.export.freeze import Frozen
 from pdqat.export.onnx_file import to_onnx, with_codes
-from pdqat.export.operations import RequantizedProduct, SumsToCodes, ToCodes
 from pdqat.export.runtimes import load
+from pdqat.export.verify import count_differences
 from pdqat.models.preresnet import preresnet_small
 from pdqat.models.resnet import resnet
 
 RUNTIMES = ["onnxruntime", "openvino"]
 
 
-def reference_codes(found: Frozen, x: Tensor) -> dict[str, Tensor]:
-    """By operation, and the output."""
-    made: dict[str, Tensor] = {}
-    hooks = [
-        module.register_forward_hook(lambda _, __, output, name=name: made.__setitem__(name, output))
-        for name, module in found.module.named_modules()
-        if isinstance(module, RequantizedProduct | SumsToCodes | ToCodes)
-    ]
-    with torch.no_grad():
-        made["output"] = found.module(x)
-    for hook in hooks:
-        hook.remove()
-    return made
-
-
-def compare(found: Frozen, path: Path, runtime: str, x: Tensor) -> dict[str, float]:
-    """Per operation the part of codes that differ."""
-    wanted = reference_codes(found, x)
-    names = [name for name in wanted if name != "output"]
+def compare(found: Frozen, path: Path, runtime: str, x: Tensor, fewest: int = 1000) -> int:
+    """How many codes differ from the reference; those made from real numbers may, but hardly do."""
     path.write_bytes(to_onnx(found.module, x).SerializeToString())
-    np.testing.assert_allclose(load(runtime, path).run(x.numpy())["output"], wanted["output"], rtol=1e-3, atol=1e-3)
+    with torch.no_grad():
+        wanted = found.module(x)
+    given = load(runtime, path).run(x.numpy())["output"]
+    off = np.abs(given - wanted.numpy()).max(1) > 1e-3
+    assert off.mean() <= 0.1, "a code behind real numbers may move an image or two"
     path.write_bytes(with_codes(path, found.module, x).SerializeToString())
-    given = load(runtime, path).run(x.numpy())
-    np.testing.assert_allclose(given["output"], wanted["output"].numpy(), rtol=1e-3, atol=1e-3)
-    return {name: float((given[f"codes/{name}"] != wanted[name].numpy()).mean()) for name in names}
+    codes, different, real_codes, real_different = count_differences(found.module, load(runtime, path), x)
+    assert codes >= fewest
+    assert real_codes > 0
+    assert real_different <= 1e-3 * real_codes
+    return different
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -53,8 +42,8 @@ def test_codes_of_a_pre_activation_network_are_the_references(tmp_path: Path, ru
     pytest.importorskip(runtime)
     torch.manual_seed(0)
     net = prepare(preresnet_small(channels=3), images(), bits, quantizer="dorefa-int8", integer_sums=True)
-    differ = compare(frozen(trained_like(net, 1)), tmp_path / "model.onnx", runtime, images(32))
-    assert set(differ.values()) == {0.0}
+    different = compare(frozen(trained_like(net, 1)), tmp_path / "model.onnx", runtime, images(32))
+    assert different == 0
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -63,8 +52,8 @@ def test_codes_of_a_standard_network_are_the_references(tmp_path: Path, runtime:
     pytest.importorskip(runtime)
     torch.manual_seed(0)
     net = prepare(resnet(8), images(), bits, quantizer="uniform", integer_sums=True)
-    differ = compare(frozen(trained_like(net, 1)), tmp_path / "model.onnx", runtime, images(32))
-    assert set(differ.values()) == {0.0}
+    different = compare(frozen(trained_like(net, 1)), tmp_path / "model.onnx", runtime, images(32))
+    assert different == 0
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -76,8 +65,8 @@ def test_a_mixed_plan(tmp_path: Path, runtime: str, integer_sums: bool) -> None:
     net = prepare(
         preresnet_small(channels=3), images(), 2, layers=rules, quantizer="dorefa-int8", integer_sums=integer_sums
     )
-    differ = compare(frozen(trained_like(net, 4)), tmp_path / "model.onnx", runtime, images(32))
-    assert max(differ.values()) <= 1e-4
+    different = compare(frozen(trained_like(net, 4)), tmp_path / "model.onnx", runtime, images(32))
+    assert different == 0
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
@@ -86,8 +75,7 @@ def test_own_networks(tmp_path: Path, runtime: str, groups: int, kernel: int) ->
     pytest.importorskip(runtime)
     torch.manual_seed(0)
     net = trained_like(prepare(Own(8, groups, kernel), images(), 2, quantizer="uniform-channel"), 5)
-    differ = compare(frozen(net), tmp_path / "model.onnx", runtime, images(32))
-    assert max(differ.values()) <= 1e-4
+    assert compare(frozen(net), tmp_path / "model.onnx", runtime, images(32), fewest=0) == 0
 
 
 def test_a_function_that_onnx_does_not_get_is_named() -> None:

@@ -1,7 +1,8 @@
-"""`pdqat export` and `pdqat verify`."""
+"""`pdqat export`, `pdqat verify` and `pdqat bench`."""
 
 import argparse
 import json
+import tempfile
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,20 @@ from typing import Any
 from rich.console import Console
 
 from pdqat.errors import InputError
-from pdqat.export.deploy import ONNX, PROGRAM, Chosen, describe, frozen_run, passes, verify_file, write_file
+from pdqat.export.deploy import (
+    ONNX,
+    PROGRAM,
+    Chosen,
+    describe,
+    frozen_run,
+    passes,
+    verify_file,
+    write_file,
+    write_float,
+)
+from pdqat.export.speed import measure
 from pdqat.export.verify import Verified
+from pdqat.terminal import new_table
 from pdqat.training import Run
 
 
@@ -41,6 +54,43 @@ def add_commands(commands: Any) -> None:
     verify.add_argument("run", type=Path, metavar="RUN", help="run folder")
     verify.add_argument("--plan", type=Path, metavar="PLAN", help="the plan that it was exported with")
     verify.add_argument("--json", action="store_true", help="print JSON")
+
+    bench = commands.add_parser(
+        "bench",
+        help="time a file beside the float32 export of the same model",
+        description="Latency and throughput in the installed runtimes, in turns with the float32 export of the model.",
+    )
+    bench.set_defaults(command=_bench)
+    bench.add_argument("file", type=Path, metavar="FILE", help="an ONNX file")
+    bench.add_argument("--run", type=Path, metavar="RUN", help="its run folder (default: the folder of the file)")
+    bench.add_argument("--plan", type=Path, metavar="PLAN", help="the plan that it was exported with")
+    bench.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _bench(options: argparse.Namespace) -> None:
+    folder = options.run or options.file.parent
+    if not options.file.is_file():
+        raise InputError(f"there is no file {options.file}")
+    if not (folder / "config.toml").exists():
+        raise InputError(f"{folder} is not a run folder: give the run that {options.file.name} was exported from")
+    console = Console(stderr=options.json)
+    with console.status("making the float32 file to compare with") as status, tempfile.TemporaryDirectory() as scratch:
+        reference = Path(scratch) / "float32.onnx"
+        chosen = frozen_run(Run.open(folder), options.plan)
+        write_float(chosen, reference)
+        found = measure(options.file, reference, tuple(chosen.example.shape[1:]), status.update)
+    if options.json:
+        print(json.dumps([asdict(each) for each in found], indent=2))
+        return
+    table = new_table("a file beside the float32 export of the same model: median [quartiles]")
+    for heading in ("runtime", "threads", "batch", "ms", "float32 ms", "images/s", "times float32"):
+        table.add_column(heading, justify="right")
+    for each in found:
+        times = [f"{1000 * value.median:.2f} {value.range(1000)}" for value in (each.integer, each.float32)]
+        speed = f"{each.batch / each.integer.median:,.0f}"
+        ratio = f"{each.ratio.median:.2f} {each.ratio.range()}"
+        table.add_row(each.runtime, str(each.threads), str(each.batch), *times, speed, ratio)
+    Console(width=max(110, Console().width)).print(table)
 
 
 def _export(options: argparse.Namespace) -> None:

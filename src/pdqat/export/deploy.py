@@ -1,5 +1,6 @@
 """Export: freeze a run's chosen model, write the file, verify it in the runtimes that are here, then keep it."""
 
+import copy
 import dataclasses
 import io
 import tempfile
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from pdqat.allocation.plan_file import read_plan
 from pdqat.errors import InputError
@@ -114,6 +115,14 @@ def _written_program(chosen: Chosen, path: Path, tell: Tell) -> list[Verified]:
 def _verified(chosen: Chosen, name: str, session: Session, with_codes: Session | None) -> Verified:
     setup = chosen.setup
     return verify(name, session, with_codes, chosen.frozen, setup.net, setup.plan, setup.test_batches())
+
+
+def write_float(chosen: Chosen, path: Path) -> None:
+    """The full-precision view as a float32 file, to compare with."""
+    from pdqat.export.onnx_file import to_onnx
+
+    plain = copy.deepcopy(chosen.setup.net).restore(bake=True).eval()
+    write_atomically(path, to_onnx(fx.symbolic_trace(plain), chosen.example).SerializeToString())
 
 
 def passes(found: Verified) -> bool:

@@ -18,6 +18,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.errors import InputError
 from pdqat.export.operations import (
+    SUMMAND_ZERO,
     Clip,
     RealProduct,
     RequantizedProduct,
@@ -73,12 +74,13 @@ class _Real:
 
 @dataclass(frozen=True, eq=False)
 class _Whole:
-    """Whole numbers of a step, from low to high."""
+    """Whole numbers of a step, from low to high; stored with the zero points of their summands, together `above`."""
 
     node: fx.Node
     step: float
     low: int
     high: int
+    above: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,7 +271,7 @@ class _Freezer:
         quantizer = module.sums[self._plan.name]
         assert isinstance(quantizer, Quantizer)
         codes = _codes(quantizer, SUMMAND_BITS, name, is_summand=True)
-        return _Whole(self._codes_of(value, codes, name), codes.value, codes.low, codes.high)
+        return _Whole(self._codes_of(value, codes, name), codes.value, codes.low, codes.high, SUMMAND_ZERO)
 
     def _function_of_numbers(self, node: fx.Node) -> nn.Module | None:
         """ReLU and clips, as modules and as functions."""
@@ -291,7 +293,8 @@ class _Freezer:
         if first is None or second is None or first.step != second.step:
             return self._as_it_is(node)
         made = self._graph.call_function(operator.add, (first.node, second.node))
-        return _Whole(made, first.step, first.low + second.low, first.high + second.high)
+        above = first.above + second.above
+        return _Whole(made, first.step, first.low + second.low, first.high + second.high, above)
 
     def _whole(self, value: _Value) -> _Whole | None:
         """A value as whole numbers, if that is what it is: sums, also behind clips at whole numbers of their step."""
@@ -309,7 +312,7 @@ class _Freezer:
             lowest = found.low if low is None else max(round(low), found.low)
             highest = found.high if high is None else min(round(high), found.high)
             node = self._call("clip", Clip(lowest, highest), found.node)
-            found = _Whole(node, found.step, lowest, highest)
+            found = _Whole(node, found.step, lowest, highest, found.above)
         return found
 
     def _as_it_is(self, node: fx.Node) -> _Real:
@@ -408,10 +411,9 @@ class _Freezer:
         reached = thresholds(lambda each: epilogue(each * sign[:, None]), low, high, every)
         found = fit(reached, low, high, every, SUMS_FINE)
         self._folded.append(Folded(f"{name} (its input)", channels, int(found.exact.sum())))
-        slope = found.multiplier.double() * sign
-        rounding = SumsToCodes(
-            (SUMS_FINE * slope).float(), (slope * sign * found.offset).float(), codes.low, codes.high
-        )
+        slope = SUMS_FINE * found.multiplier.double() * sign
+        shift = found.multiplier.double() * found.offset - slope * base.above
+        rounding = SumsToCodes(slope.float(), shift.float(), base.above, codes.low, codes.high)
         return self._call(name, rounding, base.node)
 
     def _call(self, name: str, module: nn.Module, *inputs: fx.Node) -> fx.Node:

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.errors import InputError
 from pdqat.export.operations import (
+    SUMMAND_ZERO,
     Clip,
     IntegerProduct,
     RealProduct,
@@ -40,7 +42,7 @@ except ImportError as error:
 
 
 def to_onnx(module: fx.GraphModule, example: Tensor) -> "onnx.ModelProto":
-    """The file of a frozen module."""
+    """The file of a frozen module, or of a plain one in real numbers."""
     return _Writer(module, example).model()
 
 
@@ -54,9 +56,12 @@ def with_codes(path: Path, module: fx.GraphModule, example: Tensor) -> "onnx.Mod
         raise InputError(f"{path} is damaged or not an ONNX file") from error
     if [each.op_type for each in model.graph.node] != [each.op_type for each in wanted.graph.node]:
         raise InputError(f"{path} was not exported from this run under this plan: its operations are others")
-    for name, tensor in writer.codes.items():
-        cast = helper.make_node("Cast", [tensor], [f"codes/{name}"], to=TensorProto.INT32)
-        model.graph.node.append(cast)
+    for name, (tensor, zero) in writer.codes.items():
+        constant = numpy_helper.from_array(np.array(zero, np.int32), f"codes/{name}/zero")
+        model.graph.initializer.append(constant)
+        cast = helper.make_node("Cast", [tensor], [f"codes/{name}/cast"], to=TensorProto.INT32)
+        shifted = helper.make_node("Sub", [f"codes/{name}/cast", constant.name], [f"codes/{name}"])
+        model.graph.node.extend([cast, shifted])
         model.graph.output.append(_description(f"codes/{name}", TensorProto.INT32, writer.shapes[name]))
     return model
 
@@ -79,10 +84,13 @@ class _Writer:
         self._module = module
         self._example = example
         self._nodes: list[Any] = []
+        self._emitted: set[str] = set()
         self._constants: dict[str, Any] = {}
         self._names: dict[fx.Node, str] = {}
-        self.codes: dict[str, str] = {}
-        """Operation to the tensor of its codes."""
+        self.codes: dict[str, tuple[str, int]] = {}
+        """Operation to the tensor of its codes, and their zero point."""
+        self._above: dict[str, int] = {}
+        """Sums to what they are too large by: the zero points of their summands."""
         self.shapes: dict[str, Tensor] = {}
         """Operation to what it makes of the example."""
 
@@ -138,17 +146,26 @@ class _Writer:
         return self._constant(value, np.float32)
 
     def _round(self, name: str, values: str, low: int, high: int, is_summand: bool, scale: float = 1.0) -> str:
-        """Values to codes, and these as real numbers on a scale of 1."""
-        dtype = np.uint8 if low >= 0 else np.int8
+        """Values to codes, and these as real numbers on a scale of 1.
+
+        Summands are unsigned, above a zero point: ONNX Runtime takes a convolution for one of integers only if what
+        it reads and what it makes have the same type. They are cast, not dequantised, and their zero point stays in:
+        OpenVINO would add dequantised ones in 8 bits, and saturate.
+        """
+        zero = SUMMAND_ZERO if is_summand else 0
+        dtype = np.uint8 if low + zero >= 0 else np.int8
         limits = np.iinfo(dtype)
-        zero = self._constant(0, dtype)
-        codes = self._emit("QuantizeLinear", [values, self._scalar(scale), zero])
-        if low > limits.min or high < limits.max:
-            codes = self._emit("Clip", [codes, self._constant(low, dtype), self._constant(high, dtype)])
-        self.codes[name] = codes
-        if is_summand:  # not dequantised: OpenVINO would add in 8 bits, and saturate
-            return self._emit("Cast", [codes], to=TensorProto.FLOAT)
-        return self._emit("DequantizeLinear", [codes, self._scalar(1.0), zero])
+        stored_zero = self._constant(zero, dtype)
+        codes = self._emit("QuantizeLinear", [values, self._scalar(scale), stored_zero])
+        if low + zero > limits.min or high + zero < limits.max:
+            ends = [self._constant(each + zero, dtype) for each in (low, high)]
+            codes = self._emit("Clip", [codes, *ends])
+        self.codes[name] = (codes, zero)
+        if not is_summand:
+            return self._emit("DequantizeLinear", [codes, self._scalar(1.0), stored_zero])
+        real = self._emit("Cast", [codes], to=TensorProto.FLOAT)
+        self._above[real] = zero
+        return real
 
     def _product(self, module: IntegerProduct, codes: str, scale: Tensor, offset: Tensor | None) -> str:
         """The convolution on codes; a linear layer is one on images of one pixel."""
@@ -182,6 +199,7 @@ class _Writer:
         return self._emit("Add", [scaled, self._per_channel(module.bias, dims)])
 
     def _sums_to_codes(self, name: str, module: SumsToCodes, given: str) -> str:
+        assert self._above.get(given, 0) == module.above
         scaled = self._emit("Mul", [given, self._per_channel(module.scale, 4)])
         shifted = self._emit("Add", [scaled, self._per_channel(module.shift, 4)])
         return self._round(name, shifted, module.low, module.high, is_summand=False)
@@ -191,15 +209,46 @@ class _Writer:
         return self._round(name, scaled, module.low, module.high, module.is_summand, module.step)
 
     def _to_real(self, _: str, module: ToReal, given: str) -> str:
-        return self._emit("Mul", [given, self._scalar(module.step)])
+        return self._emit("Mul", [self._from_zero(given), self._scalar(module.step)])
+
+    def _from_zero(self, sums: str) -> str:
+        """Sums without their zero points."""
+        above = self._above.get(sums, 0)
+        if above and f"{sums}/from_zero" not in self._emitted:
+            self._emitted.add(self._emit("Sub", [sums, self._scalar(above)], output=f"{sums}/from_zero"))
+        return f"{sums}/from_zero" if above else sums
 
     def _scale_shift(self, _: str, module: ScaleShift, given: str) -> str:
         scaled = self._emit("Mul", [given, self._per_channel(module.scale, 4)])
         return self._emit("Add", [scaled, self._per_channel(module.shift, 4)])
 
     def _clip(self, _: str, module: Clip, given: str) -> str:
-        limits = ["" if each is None else self._scalar(each) for each in (module.low, module.high)]
-        return self._emit("Clip", [given, *limits])
+        above = self._above.get(given, 0)
+        limits = ["" if each is None else self._scalar(each + above) for each in (module.low, module.high)]
+        clipped = self._emit("Clip", [given, *limits])
+        if above:
+            self._above[clipped] = above
+        return clipped
+
+    def _norm(self, _: str, module: _BatchNorm, given: str) -> str:
+        if module.running_mean is None or module.weight is None:
+            raise InputError(
+                f"{type(module).__name__} without statistics or affine parameters can't be written to ONNX"
+            )
+        tensors = (module.weight, module.bias, module.running_mean, module.running_var)
+        constants = [self._constant(each) for each in tensors]
+        return self._emit("BatchNormalization", [given, *constants], epsilon=module.eps)
+
+    def _relu(self, _: str, module: nn.ReLU, given: str) -> str:
+        return self._emit("Relu", [given])
+
+    def _clamp(self, node: fx.Node, given: list[str]) -> str:
+        limits = dict(zip(("min", "max"), node.args[1:], strict=False)) | node.kwargs
+        bounds = ["" if limits.get(name) is None else self._operand(limits[name]) for name in ("min", "max")]
+        return self._emit("Clip", [given[0], *bounds])
+
+    def _relu_function(self, node: fx.Node, given: list[str]) -> str:
+        return self._emit("Relu", [given[0]])
 
     def _convolution(self, _: str, module: Any, given: str) -> str:
         options = {name: getattr(module, name) for name in ("stride", "padding", "dilation", "groups")}
@@ -246,7 +295,12 @@ class _Writer:
     def _add(self, node: fx.Node, given: list[str]) -> str:
         if len(node.args) != 2 or node.kwargs:
             raise InputError("an addition with alpha can't be written to ONNX")
-        return self._emit("Add", [self._operand(each) for each in node.args])
+        operands = [self._operand(each) for each in node.args]
+        total = self._emit("Add", operands)
+        above = sum(self._above.get(each, 0) for each in operands)
+        if above:
+            self._above[total] = above
+        return total
 
     def _operand(self, each: Any) -> str:
         return self._names[each] if isinstance(each, fx.Node) else self._scalar(float(each))
@@ -267,6 +321,8 @@ _MODULES: dict[type[nn.Module], Callable[[_Writer, str, Any, str], str]] = {
     nn.Conv2d: _Writer._convolution,
     nn.Conv3d: _Writer._convolution,
     nn.Linear: _Writer._linear,
+    _BatchNorm: _Writer._norm,
+    nn.ReLU: _Writer._relu,
     nn.Flatten: _Writer._flatten,
     nn.MaxPool2d: _Writer._pool,
     nn.AvgPool2d: _Writer._pool,
@@ -276,6 +332,9 @@ _FUNCTIONS: dict[Any, Callable[[_Writer, fx.Node, list[str]], str]] = {
     "mean": _Writer._mean,
     "flatten": _Writer._flattened,
     "add": _Writer._add,
+    "clamp": _Writer._clamp,
+    "clip": _Writer._clamp,
+    "relu": _Writer._relu_function,
     "iadd": _Writer._add,
 }
 

@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+SUMMAND_ZERO = 128
+"""The zero point with which summands are stored in unsigned bytes."""
 _CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 
 
@@ -94,20 +96,23 @@ class RealProduct(IntegerProduct):
 
 
 class SumsToCodes(nn.Module):
-    """The norm and the quantiser behind a sum: round(scale x sum + shift) per channel, in float32."""
+    """The norm and the quantiser behind a sum: round(scale x (sum + above) + shift) per channel, in float32.
+
+    `above` are the zero points that the summands are stored with.
+    """
 
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, scale: Tensor, shift: Tensor, low: int, high: int) -> None:
+    def __init__(self, scale: Tensor, shift: Tensor, above: int, low: int, high: int) -> None:
         super().__init__()
         self.register_buffer("scale", scale)
         self.register_buffer("shift", shift)
-        self.low, self.high = low, high
+        self.above, self.low, self.high = above, low, high
 
     def forward(self, sums: Tensor) -> Tensor:
         """The codes that the next layer reads."""
-        line = sums.float() * per_channel(self.scale, sums) + per_channel(self.shift, sums)
+        line = (sums + self.above).float() * per_channel(self.scale, sums) + per_channel(self.shift, sums)
         return rounded(line, self.low, self.high)
 
 

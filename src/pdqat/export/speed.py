@@ -1,14 +1,17 @@
 """How fast a file runs beside the float32 export of the same model, in the same runtime."""
 
+import os
 import statistics
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
-from pdqat.export.runtimes import Session
+from pdqat.export.runtimes import Session, installed, load
 
+BATCHES = (1, 64)
 ROUNDS = 15
 WARM_UP = 3
 TURN_SECONDS = 0.05
@@ -16,16 +19,60 @@ TURN_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
-class Latency:
-    """Seconds of one run: median and quartiles."""
+class Spread:
+    """Median and quartiles."""
 
     median: float
     low: float
     high: float
     n: int
 
+    @classmethod
+    def of(cls, values: list[float]) -> "Spread":
+        """Of measured values."""
+        quartiles = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(quartiles[1], quartiles[0], quartiles[2], len(values))
 
-def interleaved(sessions: Mapping[str, Session], images: np.ndarray, rounds: int = ROUNDS) -> dict[str, list[float]]:
+    def range(self, factor: float = 1.0) -> str:
+        """The quartiles, as people write them."""
+        return f"[{factor * self.low:.2f}, {factor * self.high:.2f}]"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of a batch in both precisions."""
+
+    runtime: str
+    threads: int
+    batch: int
+    integer: Spread
+    float32: Spread
+    ratio: Spread
+    """How many times as fast integers are, compared within rounds."""
+
+
+def measure(
+    path: Path, float_path: Path, shape: tuple[int, ...], tell: Callable[[str], None] = lambda _: None
+) -> list[Timed]:
+    """At every batch size, with one thread and with all, in every installed runtime."""
+    found = []
+    threads = sorted({1, os.cpu_count() or 1})
+    for runtime in installed():
+        for count in threads:
+            sessions = {"integer": load(runtime, path, count), "float32": load(runtime, float_path, count)}
+            for batch in BATCHES:
+                tell(f"timing {runtime}, {count} thread{'s' * (count > 1)}, batch {batch}")
+                images = np.random.default_rng(0).standard_normal((batch, *shape), dtype=np.float32)
+                seconds = interleaved(sessions, images)
+                ratios = [b / a for a, b in zip(seconds["integer"], seconds["float32"], strict=True)]
+                spreads = (Spread.of(each) for each in (seconds["integer"], seconds["float32"], ratios))
+                found.append(Timed(runtime, count, batch, *spreads))
+    return found
+
+
+def interleaved(
+    sessions: Mapping[str, Session], images: np.ndarray, rounds: int | None = None
+) -> dict[str, list[float]]:
     """Seconds of a run of each, round by round in turning order: what slows the machine slows all of them."""
     names = list(sessions)
     repeats = {}
@@ -35,16 +82,10 @@ def interleaved(sessions: Mapping[str, Session], images: np.ndarray, rounds: int
             session.run(images)
         repeats[name] = max(1, round(TURN_SECONDS / (time.perf_counter() - started)))
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(rounds):
+    for turn in range(ROUNDS):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             started = time.perf_counter()
             for _ in range(repeats[name]):
                 sessions[name].run(images)
             seconds[name].append((time.perf_counter() - started) / repeats[name])
     return seconds
-
-
-def summarized(values: list[float]) -> Latency:
-    """Median and quartiles."""
-    quartiles = statistics.quantiles(values, n=4, method="inclusive")
-    return Latency(quartiles[1], quartiles[0], quartiles[2], len(values))

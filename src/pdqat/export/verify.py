@@ -99,7 +99,7 @@ def verify(
         right += int((found == labels).sum())
         simulated_right += int((simulated == labels).sum())
         if with_codes is not None and count < CODE_IMAGES:
-            more = _count(chosen.module, with_codes, images[: CODE_IMAGES - count])
+            more = count_differences(chosen.module, with_codes, images[: CODE_IMAGES - count])
             counted = [sum(pair) for pair in zip(counted, more, strict=True)]
         count += len(labels)
     inexact = sum(each.channels - each.exact for each in chosen.folded)
@@ -118,7 +118,8 @@ def verify(
     )
 
 
-def _count(module: fx.GraphModule, session: Session, images: Tensor) -> tuple[int, int, int, int]:
+def count_differences(module: fx.GraphModule, session: Session, images: Tensor) -> tuple[int, int, int, int]:
+    """Codes, those that differ from the reference; codes made from real numbers, and those of them that differ."""
     outputs = session.run(_array(images))
     given = {name: torch.from_numpy(outputs[f"codes/{name}"]) for name in code_makers(module)}
     following = _Following(module, given)
