@@ -70,9 +70,7 @@ def measure(
     return found
 
 
-def interleaved(
-    sessions: Mapping[str, Session], images: np.ndarray, rounds: int | None = None
-) -> dict[str, list[float]]:
+def interleaved(sessions: Mapping[str, Session], images: np.ndarray) -> dict[str, list[float]]:
     """Seconds of a run of each, round by round in turning order: what slows the machine slows all of them."""
     names = list(sessions)
     repeats = {}
