@@ -24,6 +24,8 @@ def trained_like(net: Network, seed: int) -> Network:
             if isinstance(module, _BatchNorm):
                 module.weight.copy_(torch.randn(len(module.weight), generator=generator).abs() * 0.3 + 0.1)
                 module.weight[::5] *= -1
+                module.weight[1::7] = 0
+                module.weight[2::11] *= 1e-6
                 module.bias.copy_(torch.rand(len(module.bias), generator=generator))
     return net.eval()
 
@@ -41,21 +43,28 @@ def outputs(net: Network, found: Frozen, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class Own(nn.Module):
-    """Convolutions of several shapes, pooling, a linear layer in low precision."""
+    """Convolutions of several shapes, pooling, linear layers and a norm of vectors in low precision."""
 
     def __init__(self, width: int, groups: int, kernel: int) -> None:
         super().__init__()
-        self.first = nn.Conv2d(3, width, 3, padding=1)
+        self.first = nn.Conv2d(3, width, 3, padding="same")
         self.norm0 = nn.BatchNorm2d(width)
-        self.conv = nn.Conv2d(width, width, kernel, padding="same" if kernel % 2 else 0, groups=groups)
+        self.conv0 = nn.Conv2d(width, width, kernel, padding="same" if kernel % 2 else 0, groups=groups)
         self.norm1 = nn.BatchNorm2d(width)
+        self.conv1 = nn.Conv2d(width, width, 3, stride=2, padding=1)
+        self.norm2 = nn.BatchNorm2d(width)
         self.pool = nn.MaxPool2d(2)
-        self.hidden = nn.Linear(width, 12)
+        self.hidden0 = nn.Linear(width, 12)
+        self.norm3 = nn.BatchNorm1d(12)
+        self.relu = nn.ReLU(inplace=True)
+        self.hidden1 = nn.Linear(12, 12)
         self.last = nn.Linear(12, 5)
 
     def forward(self, x: Tensor) -> Tensor:
         x = torch.relu(self.norm0(self.first(x)))
-        x = self.pool(self.norm1(self.conv(x)).clamp(0, 1))
-        x = torch.relu(self.hidden(x.mean((2, 3))))
+        x = self.norm1(self.conv0(x)).clamp(0, 1)
+        x = self.pool(self.norm2(self.conv1(x)).clamp(0, 1))
+        x = self.relu(self.norm3(self.hidden0(x.mean((2, 3)))))
+        x = torch.relu(self.hidden1(x))
         y: Tensor = self.last(x)
         return y

@@ -74,6 +74,7 @@ def test_own_networks_of_any_bits_and_shapes(
     found = frozen(net)
     simulated, reference = outputs(net, found, images(64))
     spread = simulated.std() + 1e-6
+    assert {"conv0", "hidden0"} <= {each.name for each in found.folded}
     assert ((reference - simulated).abs().amax(1) > 0.05 * spread).float().mean() <= (0.0 if bits <= 2 else 0.1)
 
 
@@ -97,3 +98,59 @@ def test_other_paddings_are_named() -> None:
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"), nn.Conv2d(4, 4, 3))
     with pytest.raises(InputError, match="layer 1 can't be exported: its padding mode is 'reflect', not zeros"):
         frozen(prepare(model, images()))
+
+
+def refusal(model: nn.Module, x: Tensor, bits: str = "2", quantizer: str = "dorefa-int8") -> str:
+    with pytest.raises(InputError) as found:
+        frozen(prepare(model, x, bits, quantizer=quantizer))
+    return str(found.value)
+
+
+class Chain(nn.Module):
+    """Two layers in low precision with something between."""
+
+    def __init__(self, between: nn.Module) -> None:
+        super().__init__()
+        self.first, self.conv, self.relu = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 4, 1), between
+        self.conv1, self.last = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.last(self.conv1(self.relu(self.conv(torch.relu(self.first(x))))))
+        return y
+
+
+def test_modules_are_known_by_kind_not_by_name() -> None:
+    torch.manual_seed(0)
+    net = trained_like(prepare(Chain(nn.LeakyReLU()), images(), 2, quantizer="uniform"), 0)
+    simulated, reference = outputs(net, frozen(net), images(32))
+    torch.testing.assert_close(reference, simulated, rtol=1e-4, atol=1e-4)
+
+
+def test_what_changes_its_input_in_place_is_named() -> None:
+    class Twice(Chain):
+        def forward(self, x: Tensor) -> Tensor:
+            x = self.conv(self.first(x))
+            y: Tensor = self.last(self.conv1(self.relu(x)) + x)
+            return y
+
+    assert "relu changes its input in place" in refusal(Twice(nn.ReLU(inplace=True)), images())
+
+
+def test_several_inputs_are_named() -> None:
+    class Two(Chain):
+        def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+            z: Tensor = self.last(self.conv(self.first(x)) + y) if y is not None else super().forward(x)
+            return z
+
+    with pytest.raises(InputError, match="it also reads y"):
+        frozen(prepare(Two(nn.ReLU()), (images(), torch.rand(8, 4, 8, 8)), 2))
+
+
+def test_signs_of_real_numbers_are_named() -> None:
+    model = nn.Sequential()
+    model.add_module("first", nn.Conv2d(3, 4, 1))
+    model.add_module("conv", nn.Conv2d(4, 4, 1))
+    model.add_module("last", nn.Conv2d(4, 4, 1))
+    assert "layer conv can't be exported: it reads signs (1 bit) of real numbers" in refusal(
+        model, images(), "1", "uniform"
+    )

@@ -20,7 +20,7 @@ from pdqat.models.resnet import resnet
 RUNTIMES = ["onnxruntime", "openvino"]
 
 
-def compare(found: Frozen, path: Path, runtime: str, x: Tensor, fewest: int = 1000) -> int:
+def compare(found: Frozen, path: Path, runtime: str, x: Tensor) -> int:
     """How many codes differ from the reference; those made from real numbers may, but hardly do."""
     path.write_bytes(to_onnx(found.module, x).SerializeToString())
     with torch.no_grad():
@@ -30,7 +30,7 @@ def compare(found: Frozen, path: Path, runtime: str, x: Tensor, fewest: int = 10
     assert off.mean() <= 0.1, "a code behind real numbers may move an image or two"
     path.write_bytes(with_codes(path, found.module, x).SerializeToString())
     codes, different, real_codes, real_different = count_differences(found.module, load(runtime, path), x)
-    assert codes >= fewest
+    assert codes > 1000
     assert real_codes > 0
     assert real_different <= 1e-3 * real_codes
     return different
@@ -70,12 +70,12 @@ def test_a_mixed_plan(tmp_path: Path, runtime: str, integer_sums: bool) -> None:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-@pytest.mark.parametrize(("groups", "kernel"), [(1, 3), (2, 2), (4, 1)])
-def test_own_networks(tmp_path: Path, runtime: str, groups: int, kernel: int) -> None:
+@pytest.mark.parametrize(("groups", "kernel", "bits"), [(1, 3, 2), (2, 2, 1), (4, 1, 4), (1, 3, 8)])
+def test_own_networks(tmp_path: Path, runtime: str, groups: int, kernel: int, bits: int) -> None:
     pytest.importorskip(runtime)
     torch.manual_seed(0)
-    net = trained_like(prepare(Own(8, groups, kernel), images(), 2, quantizer="uniform-channel"), 5)
-    assert compare(frozen(net), tmp_path / "model.onnx", runtime, images(32), fewest=0) == 0
+    net = trained_like(prepare(Own(8, groups, kernel), images(), bits, quantizer="uniform-channel"), 5)
+    assert compare(frozen(net), tmp_path / "model.onnx", runtime, images(32)) == 0
 
 
 def test_a_function_that_onnx_does_not_get_is_named() -> None:
@@ -84,7 +84,7 @@ def test_a_function_that_onnx_does_not_get_is_named() -> None:
             return super().forward(torch.fft.fft(x).real)
 
     net = trained_like(prepare(Odd(4, 1, 1), images(), 2), 0)
-    with pytest.raises(InputError, match=r"the function .*fft.* can't be written to ONNX"):
+    with pytest.raises(InputError, match=r"the function .* can't be written to ONNX"):
         to_onnx(frozen(net).module, images())
 
 

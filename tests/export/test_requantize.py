@@ -18,7 +18,8 @@ def line(slope: Tensor, offset: Tensor, low: int, high: int) -> "object":
 
 
 def codes_of(found: Requantization, integers: Tensor, fine: int, low: int, high: int) -> Tensor:
-    values = found.multiplier[:, None] * (fine * integers + found.offset[:, None]).float()  # as a runtime does it
+    counted = integers * ~found.constant[:, None]
+    values = found.multiplier[:, None] * (fine * counted + found.offset[:, None]).float()  # as a runtime does it
     return torch.round(values).clamp(low, high).int()
 
 

@@ -17,6 +17,7 @@ from pdqat.errors import InputError
 from pdqat.export.freeze import Frozen, freeze
 from pdqat.export.runtimes import Program, Session, installed, load
 from pdqat.export.verify import Verified, verify
+from pdqat.quantizers import SCHEMES
 from pdqat.training.config import Method
 from pdqat.training.files import load_checkpoint, write_atomically
 from pdqat.training.run import Run
@@ -27,6 +28,10 @@ LEAST_AGREEMENT = 0.995
 
 ON_THE_EDGE = 1e-4
 """The part of codes that may differ then."""
+BEHIND_REAL = 1e-3
+"""The part of codes made from real numbers that may differ."""
+MOST_OFF = 0.05
+"""The part of images whose outputs may differ from the reference's by more than rounding."""
 ONNX, PROGRAM = ".onnx", ".pt2"
 Tell = Callable[[str], None]
 
@@ -51,6 +56,10 @@ def frozen_run(run: Run, plan: Path | None = None) -> Chosen:
     if len(setup.net.plans) > 1:
         raise InputError(f"the run {run.path} has {len(setup.net.plans)} plans; a file is written for a run with one")
     if plan is not None:
+        if not SCHEMES[config.quantizer].any_bits:
+            raise InputError(
+                f"quantizer {config.quantizer!r} keeps a step size for its own bits: export without --plan"
+            )
         setup.change_plan(read_plan(plan))
     setup.net.eval()
     example, _ = next(iter(setup.test_batches()))
@@ -103,7 +112,10 @@ def _written_onnx(chosen: Chosen, path: Path, tell: Tell) -> list[Verified]:
 
 def _written_program(chosen: Chosen, path: Path, tell: Tell) -> list[Verified]:
     batch = torch.export.Dim("batch", min=1)
-    program = torch.export.export(chosen.frozen.module, (chosen.example,), dynamic_shapes=({0: batch},))
+    try:
+        program = torch.export.export(chosen.frozen.module, (chosen.example,), dynamic_shapes=({0: batch},))
+    except Exception as error:  # it raises many kinds
+        raise InputError(f"torch.export can't take the model: {str(error).splitlines()[0]}") from error
     buffer = io.BytesIO()
     with warnings.catch_warnings(action="ignore"):  # about weights on other devices
         torch.export.save(program, buffer)
@@ -132,7 +144,8 @@ def passes(found: Verified) -> bool:
     can lie on the edge of two codes, may runtimes round a few the other way.
     """
     allowed = ON_THE_EDGE * found.codes if found.inexact_channels else 0
-    return found.different <= allowed and found.agreement >= LEAST_AGREEMENT
+    same = found.different <= allowed and found.real_different <= BEHIND_REAL * found.real_codes
+    return same and found.outputs_off <= MOST_OFF and found.agreement >= LEAST_AGREEMENT
 
 
 def describe(found: Verified) -> str:

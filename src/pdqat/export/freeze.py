@@ -36,6 +36,10 @@ from pdqat.precision import BitPlan
 from pdqat.quantizers import DoReFaActivation, Quantizer
 
 LARGEST_WEIGHT = 127
+SIGNED_BELOW = 129
+"""Weights are stored as signed bytes where codes are unsigned and smaller. Processors without VNNI add two products of
+unsigned codes and signed weights in 16 bits, which 2 x 255 x 127 exceeds, and OpenVINO's kernels for signed codes and
+signed weights give other numbers."""
 SUMS_FINE = 1 << 10
 """The offset of a requantised sum is a whole number of so small a part of a step."""
 
@@ -90,7 +94,8 @@ class _Product:
     name: str
     layer: PrecisionLayer
     codes: fx.Node
-    largest_code: int
+    signed: bool
+    """Whether weights may be stored as signed bytes: see SIGNED_BELOW."""
     weight: Tensor
     """Whole numbers."""
     scale: Tensor
@@ -129,6 +134,7 @@ class _Codes:
     value: float
     """Of code 1."""
     is_summand: bool
+    has_zero: bool
     of: Callable[[Tensor], Tensor] = field(repr=False)
 
 
@@ -149,7 +155,9 @@ class _Freezer:
         self._net.eval()
         try:
             for node in self._traced().nodes:
-                self._values[node] = self._visit(node)
+                value = self._visit(node)
+                if value is not None:
+                    self._values[node] = value
         finally:
             for module, mode in modes.items():
                 module.training = mode
@@ -165,6 +173,10 @@ class _Freezer:
 
     def _visit(self, node: fx.Node) -> Any:
         if node.op == "placeholder":
+            if not node.users:
+                return None
+            if self._values:
+                raise InputError(f"a model with several inputs can't be exported: it also reads {node.target}")
             return _Real(self._graph.placeholder(node.name))
         if node.op == "output":
             return self._graph.output(self._real(self._values[node.args[0]]))  # type: ignore[index]
@@ -209,7 +221,8 @@ class _Freezer:
 
     def _real_layer(self, name: str, layer: PrecisionLayer, given: _Value) -> _Real:
         precision = self._plan[name]
-        plain = copy.deepcopy(layer)
+        _check_padding(name, layer)
+        plain: Any = copy.deepcopy(layer)
         weight = layer.full_weight()
         node = self._real(given)
         if precision.weight is not None or precision.activation is not None:
@@ -222,6 +235,8 @@ class _Freezer:
                 node = self._call(name, ToReal(codes.value), self._codes_of(given, codes, name))
         plain.restore_()
         plain.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+        if weight.dim() > 2:
+            plain.padding = _padding(name, layer)
         self._real_layers.append(name)
         return _Real(self._call(name, plain.eval(), node))
 
@@ -231,8 +246,7 @@ class _Freezer:
         assert precision.activation is not None
         view = layer.views[self._plan.name]
         assert isinstance(view, LayerQuantizers)
-        if getattr(layer, "padding_mode", "zeros") != "zeros":
-            raise InputError(f"layer {name} can't be exported: its padding mode is {layer.padding_mode!r}, not zeros")
+        _check_padding(name, layer)
         grid = view.weight.codes(layer.weight, precision.weight)
         largest = int(grid.integers.abs().max())
         if bool(grid.offset.any()):
@@ -250,7 +264,7 @@ class _Freezer:
             name,
             layer,
             self._codes_of(given, codes, name),
-            max(codes.high, -codes.low),
+            codes.low >= 0 and codes.high < SIGNED_BELOW,
             grid.integers,
             scale,
             ends.amin(0).sum(1),
@@ -276,6 +290,10 @@ class _Freezer:
     def _function_of_numbers(self, node: fx.Node) -> nn.Module | None:
         """ReLU and clips, as modules and as functions."""
         module = self._modules.get(str(node.target)) if node.op == "call_module" else None
+        if node.op == "call_module" and not isinstance(module, nn.ReLU | nn.Hardtanh):
+            return None
+        if getattr(module, "inplace", False) or str(node.target) in ("relu_", "clamp_"):
+            self._check_only_user(node)
         if isinstance(module, nn.ReLU) or node.target in (torch.relu, F.relu, "relu", "relu_"):
             return Clip(0.0, None)
         if isinstance(module, nn.Hardtanh):  # and ReLU6
@@ -286,6 +304,10 @@ class _Freezer:
             if all(each is None or isinstance(each, int | float) for each in found):
                 return Clip(*(None if each is None else float(each) for each in found))  # type: ignore[arg-type]
         return None
+
+    def _check_only_user(self, node: fx.Node) -> None:
+        if len(node.all_input_nodes[0].users) > 1:
+            raise InputError(f"{node.target} changes its input in place, which others read too: it can't be exported")
 
     def _addition(self, node: fx.Node) -> _Value:
         terms = [self._whole(self._values[each]) if isinstance(each, fx.Node) else None for each in node.args[:2]]
@@ -320,8 +342,17 @@ class _Freezer:
         name = str(node.target)
         if node.op == "call_module":
             module = self._modules[name]
-            inputs = [self._real(self._values[each]) for each in node.all_input_nodes]
-            return _Real(self._call(name, copy.deepcopy(module).eval(), *inputs))
+            inside = [key for key, each in module.named_modules() if isinstance(each, PrecisionLayer | PrecisionNorm)]
+            if inside:
+                raise InputError(
+                    f"{name} ({type(module).__name__}) can't be exported: torch keeps {inside[0]} inside of it"
+                )
+            args, kwargs = (
+                fx.map_arg(each, lambda one: self._real(self._values[one])) for each in (node.args, node.kwargs)
+            )
+            call = self._call(name, copy.deepcopy(module).eval())
+            call.args, call.kwargs = args, kwargs
+            return _Real(call)
         return _Real(self._graph.node_copy(node, lambda each: self._real(self._values[each])))
 
     def _real(self, value: _Value) -> fx.Node:
@@ -342,7 +373,7 @@ class _Freezer:
             product = RealProduct(
                 value.weight,
                 _convolution(value),
-                value.largest_code,
+                value.signed,
                 value.scale.float(),
                 zeros if bias is None else bias.detach().clone(),
             )
@@ -363,6 +394,8 @@ class _Freezer:
             elif isinstance(base, _Whole):
                 self._made[key] = self._requantized_sum(base, functions, codes, name)
             else:
+                if not codes.has_zero:
+                    raise InputError(f"layer {name} can't be exported: it reads signs (1 bit) of real numbers")
                 node = self._real(value)
                 self._made[key] = self._call(
                     name, ToCodes(codes.factor, codes.step, codes.low, codes.high, codes.is_summand), node
@@ -384,11 +417,12 @@ class _Freezer:
         fine = LARGEST_WEIGHT // max(int(base.weight.abs().max()), 1)
         found = fit(thresholds(lambda each: epilogue(each * sign[:, None]), low, high, every), low, high, every, fine)
         self._folded.append(Folded(base.name, len(sign), int(found.exact.sum())))
-        weight = base.weight * fine * sign.view(-1, *[1] * (base.weight.dim() - 1))
+        factor = fine * sign * ~found.constant
+        weight = base.weight * factor.view(-1, *[1] * (base.weight.dim() - 1))
         product = RequantizedProduct(
             weight,
             _convolution(base),
-            base.largest_code,
+            base.signed,
             found.multiplier,
             found.offset,
             codes.low,
@@ -411,9 +445,9 @@ class _Freezer:
         reached = thresholds(lambda each: epilogue(each * sign[:, None]), low, high, every)
         found = fit(reached, low, high, every, SUMS_FINE)
         self._folded.append(Folded(f"{name} (its input)", channels, int(found.exact.sum())))
-        slope = SUMS_FINE * found.multiplier.double() * sign
+        slope = SUMS_FINE * found.multiplier.double() * sign * ~found.constant
         shift = found.multiplier.double() * found.offset - slope * base.above
-        rounding = SumsToCodes(slope.float(), shift.float(), base.above, codes.low, codes.high)
+        rounding = SumsToCodes(slope.float(), shift.float(), base.above, codes.low, codes.high, codes.is_summand)
         return self._call(name, rounding, base.node)
 
     def _call(self, name: str, module: nn.Module, *inputs: fx.Node) -> fx.Node:
@@ -441,27 +475,39 @@ def _apply(functions: tuple[nn.Module, ...], codes: _Codes, values: Tensor) -> T
 
 def _codes(quantizer: Quantizer, bits: int, name: str, is_summand: bool = False) -> _Codes:
     ends = quantizer.codes(torch.tensor([-1e30, 0.0, 1e30]), bits)
-    low, _, high = (int(each) for each in ends.integers)
+    low, middle, high = (int(each) for each in ends.integers)
     if bool(ends.offset.any()):
         raise InputError(f"layer {name} can't be exported: the codes that it reads have an offset")
     value = float(ends.scale)
     by_levels = isinstance(quantizer, DoReFaActivation)
     factor, step = (float(high), 1.0) if by_levels else (1.0, value)
-    return _Codes(low, high, factor, step, value, is_summand, lambda values: quantizer.codes(values, bits).integers)
+    return _Codes(
+        low, high, factor, step, value, is_summand, middle == 0, lambda values: quantizer.codes(values, bits).integers
+    )
 
 
 def _convolution(product: _Product) -> dict[str, Any]:
     layer: Any = product.layer
     if product.weight.dim() == 2:
         return {}
-    padding = layer.padding
-    if padding == "valid":
-        padding = (0,) * (product.weight.dim() - 2)
-    if padding == "same":
-        if any(size % 2 == 0 for size in layer.kernel_size):
-            raise InputError(f"layer {product.name} can't be exported: padding 'same' with an even kernel is uneven")
-        padding = tuple(d * (size - 1) // 2 for d, size in zip(layer.dilation, layer.kernel_size, strict=True))
+    padding = _padding(product.name, layer)
     return {"stride": layer.stride, "padding": padding, "dilation": layer.dilation, "groups": layer.groups}
+
+
+def _check_padding(name: str, layer: Any) -> None:
+    if getattr(layer, "padding_mode", "zeros") != "zeros":
+        raise InputError(f"layer {name} can't be exported: its padding mode is {layer.padding_mode!r}, not zeros")
+
+
+def _padding(name: str, layer: Any) -> tuple[int, ...]:
+    """In numbers."""
+    if layer.padding == "valid":
+        return (0,) * len(layer.kernel_size)
+    if layer.padding == "same":
+        if any(size % 2 == 0 for size in layer.kernel_size):
+            raise InputError(f"layer {name} can't be exported: padding 'same' with an even kernel is uneven")
+        return tuple(d * (size - 1) // 2 for d, size in zip(layer.dilation, layer.kernel_size, strict=True))
+    return tuple(layer.padding)
 
 
 def _folded_norm(function: nn.Module) -> nn.Module:
@@ -477,5 +523,5 @@ def _folded_norm(function: nn.Module) -> nn.Module:
 
 
 def _is_addition(node: fx.Node) -> bool:
-    plain = len(node.args) == 2 and not node.kwargs
+    plain = len(node.args) == 2 and not node.kwargs and node.op != "call_module"
     return plain and node.target in (operator.add, operator.iadd, torch.add, "add", "add_")

@@ -30,9 +30,6 @@ from pdqat.export.runtimes import OUTPUT
 
 OPSET, IR_VERSION = 21, 10
 INPUT = "input"
-UNSIGNED_FROM = 129
-"""Where codes are larger, weights are stored unsigned: processors without VNNI add two products of unsigned codes and
-signed weights in 16 bits, which 2 x 255 x 127 exceeds."""
 
 try:
     import onnx
@@ -96,6 +93,9 @@ class _Writer:
 
     def model(self) -> "onnx.ModelProto":
         """The whole file."""
+        interpreter = _Shapes(self._module)
+        interpreter.run(self._example)
+        self.shapes = interpreter.made
         for node in self._module.graph.nodes:
             if node.op == "placeholder":
                 self._names[node] = INPUT
@@ -103,15 +103,15 @@ class _Writer:
                 self._emit("Identity", [self._names[node.args[0]]], output=OUTPUT)
             else:
                 self._names[node] = self._write(node)
-        interpreter = _Shapes(self._module)
-        interpreter.run(self._example)
-        self.shapes = interpreter.made
         inputs = [_description(INPUT, TensorProto.FLOAT, self._example)]
         outputs = [_description(OUTPUT, TensorProto.FLOAT, self.shapes["output"])]
         graph = helper.make_graph(self._nodes, "pdqat", inputs, outputs, list(self._constants.values()))
         opset = [helper.make_opsetid("", OPSET)]
         model = helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="pdqat")
-        onnx.checker.check_model(model, full_check=True)
+        try:
+            onnx.checker.check_model(model, full_check=True)
+        except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+            raise InputError(f"the model can't be written as ONNX: {str(error).splitlines()[0]}") from error
         return model
 
     def _write(self, node: fx.Node) -> str:
@@ -127,7 +127,7 @@ class _Writer:
         name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
         write_function = _FUNCTIONS.get(name)
         if write_function is None:
-            raise InputError(f"the function {node.target} can't be written to ONNX")
+            raise InputError(f"{node.name}: the function {name or node.target} can't be written to ONNX")
         return write_function(self, node, given)
 
     def _emit(self, kind: str, inputs: Sequence[str], output: str | None = None, **attributes: Any) -> str:
@@ -167,15 +167,16 @@ class _Writer:
         self._above[real] = zero
         return real
 
-    def _product(self, module: IntegerProduct, codes: str, scale: Tensor, offset: Tensor | None) -> str:
+    def _product(self, name: str, module: IntegerProduct, codes: str, scale: Tensor, offset: Tensor | None) -> str:
         """The convolution on codes; a linear layer is one on images of one pixel."""
         weight = module.weight
         linear = weight.dim() == 2
+        if linear and self.shapes[name].dim() != 2:
+            raise InputError(f"{name} can't be exported: a quantised linear layer on more than one vector a sample")
         if linear:
             weight = weight[:, :, None, None]
             codes = self._emit("Unsqueeze", [codes, self._constant([2, 3], np.int64)])
-        signed = module.largest_code < UNSIGNED_FROM
-        kept: tuple[Tensor, Any, int] = (weight, np.int8, 0) if signed else (weight.int() + 128, np.uint8, 128)
+        kept: tuple[Tensor, Any, int] = (weight, np.int8, 0) if module.signed else (weight.int() + 128, np.uint8, 128)
         stored = [kept] if offset is None else [kept, (offset, np.int32, 0)]
         factors = self._constant(scale)
         inputs = [codes]
@@ -186,23 +187,24 @@ class _Writer:
         return self._emit("Squeeze", [output, self._constant([2, 3], np.int64)]) if linear else output
 
     def _requantized(self, name: str, module: RequantizedProduct, given: str) -> str:
-        product = self._product(module, given, module.multiplier, module.offset)
+        product = self._product(name, module, given, module.multiplier, module.offset)
         return self._round(name, product, module.low, module.high, module.is_summand)
 
     def _real_product(self, name: str, module: RealProduct, given: str) -> str:
-        product = self._product(module, given, torch.ones_like(module.scale), None)
+        product = self._product(name, module, given, torch.ones_like(module.scale), None)
         # Through whole numbers and back: else runtimes fold the scale into the weights, and sums are rounded.
         whole = self._emit("Cast", [product], to=TensorProto.INT32)
         real = self._emit("Cast", [whole], to=TensorProto.FLOAT)
-        dims = 2 if module.weight.dim() == 2 else module.weight.dim()
+        dims = module.weight.dim()
         scaled = self._emit("Mul", [real, self._per_channel(module.scale, dims)])
         return self._emit("Add", [scaled, self._per_channel(module.bias, dims)])
 
     def _sums_to_codes(self, name: str, module: SumsToCodes, given: str) -> str:
         assert self._above.get(given, 0) == module.above
-        scaled = self._emit("Mul", [given, self._per_channel(module.scale, 4)])
-        shifted = self._emit("Add", [scaled, self._per_channel(module.shift, 4)])
-        return self._round(name, shifted, module.low, module.high, is_summand=False)
+        dims = self.shapes[name].dim()
+        scaled = self._emit("Mul", [given, self._per_channel(module.scale, dims)])
+        shifted = self._emit("Add", [scaled, self._per_channel(module.shift, dims)])
+        return self._round(name, shifted, module.low, module.high, module.is_summand)
 
     def _to_codes(self, name: str, module: ToCodes, given: str) -> str:
         scaled = given if module.factor == 1 else self._emit("Mul", [given, self._scalar(module.factor)])
@@ -218,9 +220,10 @@ class _Writer:
             self._emitted.add(self._emit("Sub", [sums, self._scalar(above)], output=f"{sums}/from_zero"))
         return f"{sums}/from_zero" if above else sums
 
-    def _scale_shift(self, _: str, module: ScaleShift, given: str) -> str:
-        scaled = self._emit("Mul", [given, self._per_channel(module.scale, 4)])
-        return self._emit("Add", [scaled, self._per_channel(module.shift, 4)])
+    def _scale_shift(self, name: str, module: ScaleShift, given: str) -> str:
+        dims = self.shapes[name].dim()
+        scaled = self._emit("Mul", [given, self._per_channel(module.scale, dims)])
+        return self._emit("Add", [scaled, self._per_channel(module.shift, dims)])
 
     def _clip(self, _: str, module: Clip, given: str) -> str:
         above = self._above.get(given, 0)
@@ -268,8 +271,9 @@ class _Writer:
 
     def _pool(self, _: str, module: Any, given: str) -> str:
         kind = "MaxPool" if isinstance(module, nn.MaxPool2d) else "AveragePool"
-        if module.ceil_mode or getattr(module, "dilation", 1) not in (1, (1, 1)):
-            raise InputError(f"{type(module).__name__} with ceil_mode or dilation can't be written to ONNX")
+        unusual = module.ceil_mode or getattr(module, "divisor_override", None)
+        if unusual or getattr(module, "dilation", 1) not in (1, (1, 1)):
+            raise InputError(f"{type(module).__name__} with ceil_mode, dilation or a divisor can't be written to ONNX")
         size, stride, padding = (_pair(getattr(module, name)) for name in ("kernel_size", "stride", "padding"))
         extra: dict[str, Any] = {} if kind == "MaxPool" else {"count_include_pad": int(module.count_include_pad)}
         return self._emit(kind, [given], kernel_shape=size, strides=stride, pads=[*padding, *padding], **extra)

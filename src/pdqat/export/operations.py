@@ -30,13 +30,13 @@ class IntegerProduct(nn.Module):
 
     weight: Tensor
 
-    def __init__(self, weight: Tensor, convolution: dict[str, Any], largest_code: int) -> None:
+    def __init__(self, weight: Tensor, convolution: dict[str, Any], signed: bool) -> None:
         super().__init__()
         self.register_buffer("weight", weight.to(torch.int8))
         self.convolution = convolution
         """Stride, padding, dilation and groups; empty for a linear layer."""
-        self.largest_code = largest_code
-        """Of the codes that it reads."""
+        self.signed = signed
+        """Whether a file stores the weights as signed bytes."""
 
     def accumulate(self, codes: Tensor) -> Tensor:
         """The sums of products, whole numbers in float64."""
@@ -55,14 +55,14 @@ class RequantizedProduct(IntegerProduct):
         self,
         weight: Tensor,
         convolution: dict[str, Any],
-        largest_code: int,
+        signed: bool,
         multiplier: Tensor,
         offset: Tensor,
         low: int,
         high: int,
         is_summand: bool,
     ) -> None:
-        super().__init__(weight, convolution, largest_code)
+        super().__init__(weight, convolution, signed)
         self.register_buffer("multiplier", multiplier)
         self.register_buffer("offset", offset)
         self.low, self.high = low, high
@@ -82,10 +82,8 @@ class RealProduct(IntegerProduct):
     scale: Tensor
     bias: Tensor
 
-    def __init__(
-        self, weight: Tensor, convolution: dict[str, Any], largest_code: int, scale: Tensor, bias: Tensor
-    ) -> None:
-        super().__init__(weight, convolution, largest_code)
+    def __init__(self, weight: Tensor, convolution: dict[str, Any], signed: bool, scale: Tensor, bias: Tensor) -> None:
+        super().__init__(weight, convolution, signed)
         self.register_buffer("scale", scale)
         self.register_buffer("bias", bias)
 
@@ -104,11 +102,12 @@ class SumsToCodes(nn.Module):
     scale: Tensor
     shift: Tensor
 
-    def __init__(self, scale: Tensor, shift: Tensor, above: int, low: int, high: int) -> None:
+    def __init__(self, scale: Tensor, shift: Tensor, above: int, low: int, high: int, is_summand: bool) -> None:
         super().__init__()
         self.register_buffer("scale", scale)
         self.register_buffer("shift", shift)
         self.above, self.low, self.high = above, low, high
+        self.is_summand = is_summand
 
     def forward(self, sums: Tensor) -> Tensor:
         """The codes that the next layer reads."""

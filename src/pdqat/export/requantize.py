@@ -19,6 +19,7 @@ from torch import Tensor
 
 WIDEST_SEARCH = 1 << 18
 """Candidates for B times thresholds, of one channel."""
+INT32 = 2**31 - 1
 STEEPEST = 512.0
 """Codes that lie between two integers at most."""
 
@@ -31,6 +32,8 @@ class Requantization:
     offset: Tensor
     exact: Tensor
     """Whether the codes are those of float32 for every integer within reach."""
+    constant: Tensor
+    """Whether there is one code for all of them: then it is the offset, and integers count nothing."""
 
 
 def thresholds(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, codes: Tensor) -> Tensor:
@@ -57,18 +60,19 @@ def fit(found: Tensor, low: Tensor, high: Tensor, codes: Tensor, fine: int) -> R
         _fit_channel(row, int(low[index]), int(high[index]), codes.numpy().astype(np.float64), fine)
         for index, row in enumerate(found.numpy())
     ]
-    multipliers, offsets, exact = zip(*channels, strict=True)
+    multipliers, offsets, exact, constant = zip(*channels, strict=True)
     return Requantization(
         torch.tensor(multipliers, dtype=torch.float32),
         torch.tensor(offsets, dtype=torch.int32),
         torch.tensor(exact),
+        torch.tensor(constant),
     )
 
 
-def _fit_channel(at: np.ndarray, low: int, high: int, codes: np.ndarray, fine: int) -> tuple[float, int, bool]:
+def _fit_channel(at: np.ndarray, low: int, high: int, codes: np.ndarray, fine: int) -> tuple[float, int, bool, bool]:
     if not ((at > low) & (at <= high)).any():  # one code for everything within reach
         code = codes[at <= low].max(initial=codes[0] - 1)
-        return _constant(code, low, high, fine)
+        return 1.0, int(code), True, True
     half = codes - 0.5
     reached = fine * at[at <= high].astype(np.float64), half[at <= high]
     below = fine * (at[at > low] - 1).astype(np.float64), half[at > low]
@@ -76,13 +80,17 @@ def _fit_channel(at: np.ndarray, low: int, high: int, codes: np.ndarray, fine: i
     start = round(offset / slope)
     reach = max(2, min(8 * fine, WIDEST_SEARCH // len(codes)))
     candidates = start + np.arange(-reach, reach + 1, dtype=np.float64)
+    most_left = INT32 - fine * max(abs(low), abs(high))  # so that integer + B fits
+    candidates = candidates[np.abs(candidates) <= most_left]
+    if not len(candidates):
+        return slope, int(np.clip(start, -most_left, most_left)), False, False
     least, most = _multipliers(reached, below, candidates, STEEPEST / fine)
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.where(most > least, most / np.maximum(least, most * 1e-6), 0.0)
     best = int(room.argmax())
     if room[best] < 1 + 4 * np.finfo(np.float32).eps:
-        return slope, start, False
-    return float(np.sqrt(max(least[best], most[best] * 1e-6) * most[best])), int(candidates[best]), True
+        return slope, int(np.clip(start, -most_left, most_left)), False, False
+    return float(np.sqrt(max(least[best], most[best] * 1e-6) * most[best])), int(candidates[best]), True, False
 
 
 _Points = tuple[np.ndarray, np.ndarray]
@@ -133,10 +141,3 @@ def _middle_line(reached: _Points, below: _Points, steepest: float) -> tuple[flo
     slope = (first + last) / 2
     least, most = ends(slope)
     return slope, (least + most) / 2
-
-
-def _constant(code: float, low: int, high: int, fine: int) -> tuple[float, int, bool]:
-    """A line so flat that everything within reach is nearest to one code."""
-    reach = fine * max(abs(low), abs(high), 1)
-    scale = 8 * reach
-    return (1 / scale, round(code * scale), True) if code != 0 else (1 / scale, 0, True)

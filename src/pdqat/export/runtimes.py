@@ -39,7 +39,11 @@ class OnnxRuntime:
 
     def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
         """All outputs by name."""
-        return dict(zip(self._outputs, self._session.run(self._outputs, {self._input: images}), strict=True))
+        try:
+            made = self._session.run(self._outputs, {self._input: images})
+        except Exception as error:
+            raise InputError(f"onnxruntime can't run the file: {_first_line(error)}") from error
+        return dict(zip(self._outputs, made, strict=True))
 
 
 class OpenVino:
@@ -58,7 +62,10 @@ class OpenVino:
 
     def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
         """All outputs by name."""
-        found = self._model(images)
+        try:
+            found = self._model(images)
+        except RuntimeError as error:
+            raise InputError(f"openvino can't run the file: {_first_line(error)}") from error
         return {name: np.asarray(found[index]) for index, names in enumerate(self._outputs) for name in names}
 
 

@@ -1,10 +1,11 @@
 """Verification: a file in the installed runtimes against the integer reference and the simulated model.
 
-Three questions, on the same images:
+Four questions, on the same images:
 
-exact       are the runtime's codes those of the integer reference, bit for bit? Where codes are made from real numbers
-            (behind a layer in full precision), float32 sums of another order may round another way; so the reference
-            goes on from the runtime's own codes there, and how many of these differ is counted apart
+exact       are the runtime's codes those of the integer reference, bit for bit? Each operation is asked on the codes
+            that the runtime has before it. Codes made from real numbers (behind a layer in full precision) are counted
+            apart: float32 sums of another order may round another way
+outputs     are the file's outputs those of the reference, up to rounding?
 agreement   does the file choose the same class as the simulated model?
 accuracy    does it choose the right one?
 """
@@ -44,6 +45,8 @@ class Verified:
     real_codes: int
     """Made from real numbers."""
     real_different: int
+    outputs_off: float
+    """The part of images whose outputs differ from the reference's by more than rounding."""
     inexact_channels: int
     """Whose integers may lie on the edge of two codes."""
 
@@ -89,15 +92,19 @@ def verify(
     batches: Iterable[tuple[Tensor, Tensor]],
 ) -> Verified:
     """Run a file on all images; compare codes on the first of them, where a session gives them."""
-    agree = right = simulated_right = count = 0
+    agree = right = simulated_right = count = off = compared = 0
     counted = [0, 0, 0, 0]
     for images, labels in batches:
-        found = torch.from_numpy(session.run(_array(images))[OUTPUT]).argmax(1)
+        output = torch.from_numpy(session.run(_array(images))[OUTPUT])
+        found = output.argmax(1)
         with net.under(plan):
             simulated = net(images).argmax(1)
         agree += int((found == simulated).sum())
         right += int((found == labels).sum())
         simulated_right += int((simulated == labels).sum())
+        if count < CODE_IMAGES:
+            off += _off(output, chosen.module(images))
+            compared += len(labels)
         if with_codes is not None and count < CODE_IMAGES:
             more = count_differences(chosen.module, with_codes, images[: CODE_IMAGES - count])
             counted = [sum(pair) for pair in zip(counted, more, strict=True)]
@@ -114,6 +121,7 @@ def verify(
         different,
         real_codes,
         real_different,
+        off / compared,
         inexact,
     )
 
@@ -125,6 +133,11 @@ def count_differences(module: fx.GraphModule, session: Session, images: Tensor) 
     following = _Following(module, given)
     following.run(images)
     return following.codes, following.different, following.real_codes, following.real_different
+
+
+def _off(output: Tensor, reference: Tensor) -> int:
+    """Images whose outputs differ by more than a hundredth of the outputs' spread."""
+    return int(((output - reference).abs().amax(1) > 0.01 * reference.std()).sum())
 
 
 def _array(images: Tensor) -> np.ndarray:

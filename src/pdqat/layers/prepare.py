@@ -150,8 +150,9 @@ def _plans(
 def _round_sums(net: Network, streams: Iterable[frozenset[str]]) -> None:
     """Give all summands of a stream the same quantiser, one for each plan."""
     modules = dict(net.model.named_modules())
+    device = next(net.parameters()).device
     for stream in streams:
-        quantizers = {plan: PowerOfTwo() for plan in net.plans}
+        quantizers = {plan: PowerOfTwo().to(device) for plan in net.plans}
         for name in stream:
             summand = modules[name]
             assert isinstance(summand, PrecisionLayer | PrecisionNorm)

@@ -134,6 +134,7 @@ def _added_into(node: Any, made: Mapping[Any, _Call]) -> Iterator[_Call]:
 def _streams(ends: list[Any], made: Mapping[Any, _Call]) -> list[frozenset[str]]:
     """The names behind every addition, those that flow together in one set; without sets that have unknown terms."""
     streams: list[set[str | None]] = []
+    known: dict[Any, set[str | None]] = {}
     nodes, seen = list(ends), set()
     while nodes:
         node = nodes.pop()
@@ -143,23 +144,26 @@ def _streams(ends: list[Any], made: Mapping[Any, _Call]) -> list[frozenset[str]]
         if node not in made or node in ends:
             nodes.extend(parent for parent, _ in node.next_functions)
         if type(node).__name__ == "AddBackward0":
-            terms = _terms(node, made)
+            terms = _terms(node, made, known)
             apart = [each for each in streams if not each & (terms - {None})]
             joined = [each for each in streams if each & (terms - {None})]
             streams = [*apart, terms.union(*joined)]
     return [frozenset(name for name in each if name is not None) for each in streams if None not in each]
 
 
-def _terms(node: Any, made: Mapping[Any, _Call]) -> set[str | None]:
+def _terms(node: Any, made: Mapping[Any, _Call], known: dict[Any, set[str | None]]) -> set[str | None]:
     """What is added up in a node; None for a term that no layer or norm made, or that is scaled."""
-    if node in made:
-        return {made[node].name}
-    kind = type(node).__name__
-    parents = [parent for parent, _ in node.next_functions] if node is not None else []
-    if kind == "AddBackward0" and node._saved_alpha == 1:
-        return set().union(*(_terms(parent, made) for parent in parents))
-    keeps_multiples = kind in _KEEP_MULTIPLES or (kind in _CLAMPS and _clamps_at_0_and_1(node))
-    return _terms(parents[0], made) if keeps_multiples else {None}
+    if node not in known:
+        kind = type(node).__name__
+        parents = [parent for parent, _ in node.next_functions] if node is not None else []
+        keeps_multiples = kind in _KEEP_MULTIPLES or (kind in _CLAMPS and _clamps_at_0_and_1(node))
+        if node in made:
+            known[node] = {made[node].name}
+        elif kind == "AddBackward0" and node._saved_alpha == 1:
+            known[node] = set().union(*(_terms(parent, made, known) for parent in parents))
+        else:
+            known[node] = _terms(parents[0], made, known) if keeps_multiples else {None}
+    return known[node]
 
 
 _KEEP_MULTIPLES = ("ReluBackward0", "MaxPool2DWithIndicesBackward0", "ViewBackward0", "CloneBackward0")
