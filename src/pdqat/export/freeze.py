@@ -347,9 +347,8 @@ class _Freezer:
                 raise InputError(
                     f"{name} ({type(module).__name__}) can't be exported: torch keeps {inside[0]} inside of it"
                 )
-            args, kwargs = (
-                fx.map_arg(each, lambda one: self._real(self._values[one])) for each in (node.args, node.kwargs)
-            )
+            args = fx.map_arg(node.args, lambda each: self._real(self._values[each]))
+            kwargs = fx.map_arg(node.kwargs, lambda each: self._real(self._values[each]))
             call = self._call(name, copy.deepcopy(module).eval())
             call.args, call.kwargs = args, kwargs
             return _Real(call)
