@@ -199,6 +199,7 @@ def test_a_new_budget_goes_on_from_the_plan_with_fixed_layers(tmp_path: Path, sm
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.compile uses what torch advises against
 def test_a_compiled_run_ends_with_the_numbers_of_an_eager_one(tmp_path: Path, small: Small, train: Train) -> None:
     changes = {**BUDGET, "epochs": 3, "replan": [0.4, 0.7]}
     eager, compiled = (train(tmp_path / str(flag), small(**changes, compile=flag)) for flag in (False, True))
