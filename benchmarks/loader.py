@@ -11,12 +11,13 @@ results/loader.json.
 from collections.abc import Iterator
 
 import torch
-from measure import Spread, Step, interleaved, network, plain, ratios, training_step, write
+from measure import Step, interleaved, network, plain, ratios, training_step, write
 from rich.console import Console
 from torch import Tensor
 
 from pdqat.data import Batches
 from pdqat.data.augmentation import Augmentation
+from pdqat.export.speed import Spread
 from pdqat.training.process import check_compiler, keep_freed_memory
 
 ROUNDS = 25

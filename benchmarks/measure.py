@@ -3,11 +3,9 @@
 import json
 import os
 import platform
-import statistics
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from torch import Tensor, nn
 
 from pdqat import Lagrangian, LayerConstraint, OutputConstraint, prepare
 from pdqat.constraints import Requirement
+from pdqat.export.speed import Spread
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS, in_autocast
 from pdqat.models.preresnet import preresnet
 from pdqat.training.objectives import TaskObjective
@@ -25,25 +24,6 @@ from pdqat.training.objectives import TaskObjective
 RESULTS = Path(__file__).parents[1] / "results"
 
 Step = Callable[[], object]
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Median and quartiles of n values."""
-
-    median: float
-    low: float
-    high: float
-    n: int
-
-    @classmethod
-    def of(cls, values: list[float]) -> "Spread":
-        """Of measured values."""
-        quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
-        return cls(quartiles[1], quartiles[0], quartiles[2], len(values))
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 def interleaved(steps: Mapping[str, Step], rounds: int, per_turn: int = 2) -> dict[str, list[float]]:

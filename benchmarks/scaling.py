@@ -11,12 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from measure import Spread, Step, interleaved, network, objective, plain, ratios, training_step, write
+from measure import Step, interleaved, network, objective, plain, ratios, training_step, write
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from pdqat import ChannelConstraint
+from pdqat.export.speed import Spread
 from pdqat.training.process import keep_freed_memory
 
 ROUNDS = 7

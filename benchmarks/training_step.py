@@ -25,7 +25,6 @@ import torch._inductor.config
 from measure import (
     QUICK_DEPTH,
     RESULTS,
-    Spread,
     Step,
     commit,
     interleaved,
@@ -43,6 +42,7 @@ from rich.table import Table
 from torch import nn
 
 from pdqat.arguments import count
+from pdqat.export.speed import Spread
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS
 from pdqat.models.preresnet import Clip
 from pdqat.training.process import check_compiler, keep_freed_memory

@@ -174,8 +174,9 @@ def test_runs_that_can_not_be_exported_say_why(run: Run, tmp_path: Path, capsys:
 def test_a_missing_runtime_names_its_extra(
     run: Run, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(deploy, "installed", list)
-    assert "pip install 'pdqat[export]'" in complaint(["verify", str(file), str(run.path)], capsys)
+    monkeypatch.setattr(runtimes, "installed", list)
+    for arguments in (["verify", str(file), str(run.path)], ["bench", str(file), "--run", str(run.path)]):
+        assert "pip install 'pdqat[export]'" in complaint(arguments, capsys)
 
 
 def test_bench_times_the_file_beside_float32(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from pdqat.errors import InputError
 from pdqat.export.deploy import (
@@ -82,14 +83,14 @@ def _bench(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps([asdict(each) for each in found], indent=2))
         return
-    table = new_table("a file beside the float32 export of the same model: median [quartiles]")
+    table = new_table("beside the float32 export of the same model: median, quartiles")
     for heading in ("runtime", "threads", "batch", "ms", "float32 ms", "images/s", "times float32"):
         table.add_column(heading, justify="right")
     for each in found:
-        times = [f"{1000 * value.median:.2f} {value.range(1000)}" for value in (each.integer, each.float32)]
+        times = [str(value.times(1000)) for value in (each.integer, each.float32)]
         speed = f"{each.batch / each.integer.median:,.0f}"
-        ratio = f"{each.ratio.median:.2f} {each.ratio.range()}"
-        table.add_row(each.runtime, str(each.threads), str(each.batch), *times, speed, ratio)
+        row = [each.runtime, str(each.threads), str(each.batch), *times, speed, str(each.ratio)]
+        table.add_row(*(escape(cell) for cell in row))
     Console(width=max(110, Console().width)).print(table)
 
 

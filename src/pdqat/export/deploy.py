@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from pdqat.allocation.plan_file import read_plan
 from pdqat.errors import InputError
 from pdqat.export.freeze import Frozen, freeze
-from pdqat.export.runtimes import Program, Session, installed, load
+from pdqat.export.runtimes import Program, Session, load, needed
 from pdqat.export.verify import Verified, verify
 from pdqat.quantizers import SCHEMES
 from pdqat.training.config import Method
@@ -89,15 +89,13 @@ def verify_file(chosen: Chosen, path: Path, tell: Tell = lambda _: None) -> list
         raise InputError(f"{path.name} does not end in {ONNX}: other files are not loaded, since that could run code")
     if not path.is_file():
         raise InputError(f"there is no file {path}")
-    if not installed():
-        raise InputError("there is no runtime to verify the file in: pip install 'pdqat[export]'")
     from pdqat.export.onnx_file import with_codes
 
-    found = []
+    runtimes, found = needed(), []
     with tempfile.TemporaryDirectory() as folder:
         looking = Path(folder) / "codes.onnx"
         looking.write_bytes(with_codes(path, chosen.frozen.module, chosen.example).SerializeToString())
-        for name in installed():
+        for name in runtimes:
             tell(f"verifying in {name}")
             found.append(_verified(chosen, name, load(name, path), load(name, looking)))
     return found

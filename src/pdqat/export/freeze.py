@@ -27,7 +27,7 @@ from pdqat.export.operations import (
     ToCodes,
     ToReal,
 )
-from pdqat.export.requantize import fit, thresholds
+from pdqat.export.requantize import requantization
 from pdqat.layers import Network
 from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
@@ -136,6 +136,11 @@ class _Codes:
     is_summand: bool
     has_zero: bool
     of: Callable[[Tensor], Tensor] = field(repr=False)
+
+    @property
+    def above_lowest(self) -> Tensor:
+        """All but the lowest."""
+        return torch.arange(self.low + 1, self.high + 1)
 
 
 class _Freezer:
@@ -409,12 +414,8 @@ class _Freezer:
             values = values if bias is None else values + bias[:, None]
             return _apply(functions, codes, values)
 
-        falls = epilogue(base.low[:, None])[:, 0] > epilogue(base.high[:, None])[:, 0]
-        sign = torch.where(falls, -1, 1)
-        low, high = torch.where(falls, -base.high, base.low), torch.where(falls, -base.low, base.high)
-        every = torch.arange(codes.low + 1, codes.high + 1)
         fine = LARGEST_WEIGHT // max(int(base.weight.abs().max()), 1)
-        found = fit(thresholds(lambda each: epilogue(each * sign[:, None]), low, high, every), low, high, every, fine)
+        found, sign = requantization(epilogue, base.low, base.high, codes.above_lowest, fine)
         self._folded.append(Folded(base.name, len(sign), int(found.exact.sum())))
         factor = fine * sign * ~found.constant
         weight = base.weight * factor.view(-1, *[1] * (base.weight.dim() - 1))
@@ -437,12 +438,7 @@ class _Freezer:
             return _apply(functions, codes, (integers.double() * base.step).float())
 
         low, high = torch.full((channels,), base.low), torch.full((channels,), base.high)
-        falls = epilogue(low[:, None])[:, 0] > epilogue(high[:, None])[:, 0]
-        sign = torch.where(falls, -1, 1)
-        low, high = torch.where(falls, -high, low), torch.where(falls, -low, high)
-        every = torch.arange(codes.low + 1, codes.high + 1)
-        reached = thresholds(lambda each: epilogue(each * sign[:, None]), low, high, every)
-        found = fit(reached, low, high, every, SUMS_FINE)
+        found, sign = requantization(epilogue, low, high, codes.above_lowest, SUMS_FINE)
         self._folded.append(Folded(f"{name} (its input)", channels, int(found.exact.sum())))
         slope = SUMS_FINE * found.multiplier.double() * sign * ~found.constant
         shift = found.multiplier.double() * found.offset - slope * base.above

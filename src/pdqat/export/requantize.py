@@ -36,6 +36,20 @@ class Requantization:
     """Whether there is one code for all of them: then it is the offset, and integers count nothing."""
 
 
+def requantization(
+    function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, codes: Tensor, fine: int
+) -> tuple[Requantization, Tensor]:
+    """The line of a function from integers (channels, n) to codes that rises or falls, and the sign of its slope.
+
+    Where it falls the line is that of -integer.
+    """
+    falls = function(low[:, None])[:, 0] > function(high[:, None])[:, 0]
+    sign = torch.where(falls, -1, 1)
+    low, high = torch.where(falls, -high, low), torch.where(falls, -low, high)
+    found = thresholds(lambda integers: function(integers * sign[:, None]), low, high, codes)
+    return fit(found, low, high, codes, fine), sign
+
+
 def thresholds(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, codes: Tensor) -> Tensor:
     """Per channel and code j the smallest integer from `low` to `high` with function(integer) >= j, or high + 1.
 

@@ -89,6 +89,13 @@ def installed() -> list[str]:
     return [name for name in RUNTIMES if importlib.util.find_spec(name) is not None]
 
 
+def needed() -> list[str]:
+    """The same, where there must be one."""
+    if not installed():
+        raise InputError("there is no runtime to run the file in: pip install 'pdqat[export]'")
+    return installed()
+
+
 def load(name: str, path: Path, threads: int = 1) -> Session:
     """A file in a runtime."""
     if name not in RUNTIMES:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pdqat.export.runtimes import Session, installed, load
+from pdqat.export.runtimes import Session, load, needed
 
 BATCHES = (1, 64)
 ROUNDS = 15
@@ -20,7 +20,7 @@ TURN_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class Spread:
-    """Median and quartiles."""
+    """Median and quartiles of n values."""
 
     median: float
     low: float
@@ -30,12 +30,15 @@ class Spread:
     @classmethod
     def of(cls, values: list[float]) -> "Spread":
         """Of measured values."""
-        quartiles = statistics.quantiles(values, n=4, method="inclusive")
+        quartiles = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else values * 3
         return cls(quartiles[1], quartiles[0], quartiles[2], len(values))
 
-    def range(self, factor: float = 1.0) -> str:
-        """The quartiles, as people write them."""
-        return f"[{factor * self.low:.2f}, {factor * self.high:.2f}]"
+    def times(self, factor: float) -> "Spread":
+        """In another unit."""
+        return Spread(factor * self.median, factor * self.low, factor * self.high, self.n)
+
+    def __str__(self) -> str:
+        return f"{self.median:.2f} [{self.low:.2f}, {self.high:.2f}]"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ def measure(
     """At every batch size, with one thread and with all, in every installed runtime."""
     found = []
     threads = sorted({1, os.cpu_count() or 1})
-    for runtime in installed():
+    for runtime in needed():
         for count in threads:
             sessions = {"integer": load(runtime, path, count), "float32": load(runtime, float_path, count)}
             for batch in BATCHES:

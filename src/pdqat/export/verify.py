@@ -58,7 +58,7 @@ def code_makers(module: fx.GraphModule) -> list[str]:
 
 
 class _Following(fx.Interpreter):
-    """The integer reference, which takes codes made from real numbers from the runtime, and counts differences."""
+    """The integer reference, one operation at a time on the runtime's codes; counts where the two differ."""
 
     def __init__(self, module: fx.GraphModule, given: dict[str, Tensor]) -> None:
         super().__init__(module)
