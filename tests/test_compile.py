@@ -10,11 +10,29 @@ from pdqat.quantizers import SCHEMES
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
+@pytest.fixture(autouse=True)
+def _forgetful_compiler() -> None:
+    torch._dynamo.reset()
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.shortcut = nn.Conv2d(4, 4, 3)
+        self.body = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.as_tensor(self.shortcut(x) + self.body(x))
+
+
 def made(quantizer: str, layer_sample: float = 1.0) -> Lagrangian:
+    """With the quantisers of sums, which remember what they have seen."""
     torch.manual_seed(0)
-    body = nn.Sequential(nn.Conv2d(4, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Conv2d(4, 4, 1))
-    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), body, nn.Flatten(), nn.Linear(16, 3))
-    net = prepare(model, torch.rand(8, 1, 6, 6), [2, 4], quantizer=quantizer)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), Residual(), nn.Flatten(), nn.Linear(16, 3))
+    for module in model.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            nn.init.uniform_(module.bias)  # few codes often meet their mean exactly: no ReLU at its kink
+    net = prepare(model, torch.rand(8, 1, 6, 6), [2, 4], quantizer=quantizer, integer_sums=True)
     constraints = [OutputConstraint(), LayerConstraint("squared", 0.01), BlockConstraint(blocks=["3"])]
     lagrangian = Lagrangian(net, F.cross_entropy, constraints, layer_sample=layer_sample)
     lagrangian.duals.multipliers.fill_(0.7)
@@ -23,11 +41,11 @@ def made(quantizer: str, layer_sample: float = 1.0) -> Lagrangian:
 
 def assert_compiles(quantizer: str, backend: str, layer_sample: float = 1.0) -> None:
     """One graph without a break, with the values, gradients, statistics and running slacks of eager mode."""
-    eager, source = made(quantizer, layer_sample), made(quantizer, layer_sample)
+    eager, source = made(quantizer, layer_sample).double(), made(quantizer, layer_sample).double()
     compiled = torch.compile(source, fullgraph=True, backend=backend)
     for step in range(3):
         torch.manual_seed(step)
-        x, y = torch.rand(8, 1, 6, 6), torch.randint(3, (8,))
+        x, y = torch.rand(8, 1, 6, 6, dtype=torch.float64), torch.randint(3, (8,))
         values = []
         for lagrangian in (eager, compiled):
             torch.manual_seed(step)  # the same rows are sampled
@@ -37,7 +55,7 @@ def assert_compiles(quantizer: str, backend: str, layer_sample: float = 1.0) -> 
             lagrangian.zero_grad()
             value.backward()
         for ours, theirs in zip(source.parameters(), eager.parameters(), strict=True):
-            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-6, atol=1e-9)
     torch.testing.assert_close(source.dual_step(), eager.dual_step())
     torch.testing.assert_close(source.net.state_dict(), eager.net.state_dict())
 
@@ -72,6 +90,6 @@ def test_the_whole_lagrangian_is_one_graph(quantizer: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layer_sample", [1.0, 0.5])
-def test_the_compiled_lagrangian_agrees_with_eager_mode(layer_sample: float) -> None:
-    assert_compiles("dorefa", backend="inductor", layer_sample=layer_sample)
+@pytest.mark.parametrize(("quantizer", "layer_sample"), [("dorefa", 1.0), ("dorefa", 0.5), ("uniform", 1.0)])
+def test_the_compiled_lagrangian_agrees_with_eager_mode(quantizer: str, layer_sample: float) -> None:
+    assert_compiles(quantizer, backend="inductor", layer_sample=layer_sample)

@@ -45,7 +45,10 @@ class Quantizer(nn.Module, ABC):
         """Set the state from an example."""
 
     def observe(self, tensor: Tensor, bits: int) -> None:
-        """Move the state with a training tensor, without waiting for the device."""
+        """Move the state with a training tensor, without waiting for the device.
+
+        By assigning new tensors: a backward pass may read the old ones again, and would find them moved.
+        """
 
     @final
     def quantize(self, tensor: Tensor, bits: int) -> Tensor:

@@ -53,7 +53,7 @@ class LSQ(Quantizer):
     @torch.no_grad()
     def observe(self, tensor: Tensor, bits: int) -> None:
         """Become signed with the first negative value."""
-        self.signed.logical_or_(tensor.min() < 0)
+        self.signed = self.signed | (tensor.min() < 0)
 
     def _step(self, tensor: Tensor) -> Tensor:
         """The optimiser may push a step below zero; its size is what counts."""

@@ -45,7 +45,7 @@ class PowerOfTwo(Quantizer):
     @torch.no_grad()
     def observe(self, tensor: Tensor, bits: int) -> None:
         """Follow a larger maximum at once, a smaller one slowly."""
-        self.largest.copy_(torch.maximum(self.largest * (1 - self.FORGETTING), tensor.abs().max()))
+        self.largest = torch.maximum(self.largest * (1 - self.FORGETTING), tensor.abs().max().to(self.largest.dtype))
 
     def _step(self, bits: int) -> Tensor:
         smallest = torch.finfo(torch.float32).tiny * _limit(bits)

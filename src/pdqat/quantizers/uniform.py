@@ -60,14 +60,14 @@ class UniformActivation(Quantizer):
 
     def grid(self, tensor: Tensor, bits: int) -> Grid:
         """Nearest whole number of scales."""
-        scale = self.scale.to(tensor.dtype, copy=True)
+        scale = self.scale.to(tensor.dtype)
         ratio = tensor / scale
         integers = torch.where(self.signed, nearest(ratio, bits, symmetric=True), nearest(ratio, bits, symmetric=False))
         return Grid(integers, scale, torch.zeros_like(scale))
 
     def surrogate(self, tensor: Tensor, bits: int) -> Tensor:
         """Clipped to the grid's range."""
-        scale = self.scale.to(tensor.dtype, copy=True)
+        scale = self.scale.to(tensor.dtype)
         high = scale * torch.where(self.signed, _symmetric_limit(bits), 2**bits - 1)
         low = torch.where(self.signed, -high, torch.zeros_like(high))
         return torch.maximum(torch.minimum(tensor, high), low)
@@ -84,10 +84,10 @@ class UniformActivation(Quantizer):
     def observe(self, tensor: Tensor, bits: int) -> None:
         """Move the scale towards the least-squares one for this batch, one step from where it is."""
         rows = tensor.detach().reshape(1, -1).to(self.scale.dtype)
-        self.signed.logical_or_(rows.min() < 0)
+        self.signed = self.signed | (rows.min() < 0)
         scale = self.scale.view(1, 1)
         better = torch.where(self.signed, _refine(rows, scale, bits, True), _refine(rows, scale, bits, False))
-        self.scale.lerp_(better.view(()), self.MOMENTUM)
+        self.scale = torch.lerp(self.scale, better.view(()), self.MOMENTUM)
 
 
 def nearest(ratio: Tensor, bits: int, symmetric: bool) -> Tensor:
