@@ -12,6 +12,7 @@ from pdqat import prepare
 from pdqat.errors import InputError
 from pdqat.export.freeze import Frozen
 from pdqat.export.onnx_file import to_onnx, with_codes
+from pdqat.export.operations import IntegerProduct
 from pdqat.export.runtimes import load
 from pdqat.export.verify import count_differences
 from pdqat.models.preresnet import preresnet_small
@@ -20,9 +21,9 @@ from pdqat.models.resnet import resnet
 RUNTIMES = ["onnxruntime", "openvino"]
 
 
-def compare(found: Frozen, path: Path, runtime: str, x: Tensor) -> int:
+def compare(found: Frozen, path: Path, runtime: str, x: Tensor, pack: bool = False) -> int:
     """How many codes differ from the reference; those made from real numbers may, but hardly do."""
-    path.write_bytes(to_onnx(found.module, x).SerializeToString())
+    path.write_bytes(to_onnx(found.module, x, pack).SerializeToString())
     with torch.no_grad():
         wanted = found.module(x)
     given = load(runtime, path).run(x.numpy())["output"]
@@ -44,6 +45,27 @@ def test_codes_of_a_pre_activation_network_are_the_references(tmp_path: Path, ru
     net = prepare(preresnet_small(channels=3), images(), bits, quantizer="dorefa-int8", integer_sums=True)
     different = compare(frozen(trained_like(net, 1)), tmp_path / "model.onnx", runtime, images(32))
     assert different == 0
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_packed_weights_of_all_sizes_compute_the_same(tmp_path: Path, runtime: str) -> None:
+    pytest.importorskip(runtime)
+    torch.manual_seed(0)
+    rules = {"stages.0.0.conv0": "4", "stages.1.0.conv0": "1", "stages.1.0.shortcut.conv": "8", "head": "4"}
+    net = prepare(preresnet_small(channels=3), images(), 2, layers=rules, quantizer="dorefa-int8", integer_sums=True)
+    found, path = frozen(trained_like(net, 4)), tmp_path / "model.onnx"
+    assert compare(found, path, runtime, images(32), pack=True) == 0
+
+
+def test_packed_weights_take_the_space_of_their_bits() -> None:
+    torch.manual_seed(0)
+    for bits, part in ((1, 1 / 8), (2, 1 / 4), (4, 1 / 2)):
+        net = trained_like(prepare(preresnet_small(channels=3), images(), bits, integer_sums=True), 1)
+        module = frozen(net).module
+        weights = sum(each.weight.numel() for each in module.modules() if isinstance(each, IntegerProduct))
+        sizes = [len(to_onnx(module, images(), pack).SerializeToString()) for pack in (False, True)]
+        unpacking = 120 * len(net.layers) * 10
+        assert weights * (1 - part) - unpacking < sizes[0] - sizes[1] < weights * (1 - part)
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

@@ -26,6 +26,7 @@ from pdqat.export.operations import (
     ToCodes,
     ToReal,
 )
+from pdqat.export.packing import BYTE, UINT4, pack, places
 from pdqat.export.runtimes import OUTPUT
 
 OPSET, IR_VERSION = 21, 10
@@ -33,25 +34,33 @@ INPUT = "input"
 
 try:
     import onnx
+    from ml_dtypes import uint4
     from onnx import TensorProto, helper, numpy_helper
 except ImportError as error:
     raise InputError("writing ONNX needs onnx: pip install 'pdqat[export]'") from error
 
 
-def to_onnx(module: fx.GraphModule, example: Tensor) -> "onnx.ModelProto":
+def to_onnx(module: fx.GraphModule, example: Tensor, pack: bool = False) -> "onnx.ModelProto":
     """The file of a frozen module, or of a plain one in real numbers."""
-    return _Writer(module, example).model()
+    return Writer(module, example, pack).model()
+
+
+def read_onnx(path: Path) -> "onnx.ModelProto":
+    """A stranger's file, which can't name others."""
+    try:
+        return onnx.load(path, load_external_data=False)
+    except Exception as error:  # protobuf raises its own kinds
+        raise InputError(f"{path} is damaged or not an ONNX file") from error
 
 
 def with_codes(path: Path, module: fx.GraphModule, example: Tensor) -> "onnx.ModelProto":
     """A file of a frozen module with all codes as outputs too, called codes/OPERATION."""
-    writer = _Writer(module, example)
-    wanted = writer.model()
-    try:
-        model = onnx.load(path, load_external_data=False)
-    except Exception as error:  # protobuf raises its own kinds
-        raise InputError(f"{path} is damaged or not an ONNX file") from error
-    if [each.op_type for each in model.graph.node] != [each.op_type for each in wanted.graph.node]:
+    model = read_onnx(path)
+    for packed in (False, True):
+        writer = Writer(module, example, packed)
+        if [each.op_type for each in model.graph.node] == [each.op_type for each in writer.model().graph.node]:
+            break
+    else:
         raise InputError(f"{path} was not exported from this run under this plan: its operations are others")
     for name, (tensor, zero) in writer.codes.items():
         constant = numpy_helper.from_array(np.array(zero, np.int32), f"codes/{name}/zero")
@@ -76,9 +85,12 @@ class _Shapes(fx.Interpreter):
         return made
 
 
-class _Writer:
-    def __init__(self, module: fx.GraphModule, example: Tensor) -> None:
+class Writer:
+    """Follows a frozen module's graph and writes each operation."""
+
+    def __init__(self, module: fx.GraphModule, example: Tensor, pack: bool = False) -> None:
         self._module = module
+        self._pack = pack
         self._example = example
         self._nodes: list[Any] = []
         self._emitted: set[str] = set()
@@ -182,9 +194,32 @@ class _Writer:
         inputs = [codes]
         for tensor, dtype, zero in stored:
             zeros = self._constant(np.full(len(weight), zero), dtype)
-            inputs.append(self._emit("DequantizeLinear", [self._constant(tensor, dtype), factors, zeros], axis=0))
+            inputs.append(self._emit("DequantizeLinear", [self._stored(tensor, dtype), factors, zeros], axis=0))
         output = self._emit("Conv", inputs, **_attributes(module.convolution, weight))
         return self._emit("Squeeze", [output, self._constant([2, 3], np.int64)]) if linear else output
+
+    def _stored(self, tensor: Tensor, dtype: Any) -> str:
+        """Integers as they are, or packed."""
+        packed = pack(tensor.numpy()) if self._pack and dtype is np.int8 else None
+        if packed is None:
+            return self._constant(tensor, dtype)
+        if packed.bits == UINT4:
+            indices = self._emit("Cast", [self._constant(packed.stored, uint4)], to=TensorProto.INT32)
+        else:
+            bytes_ = self._emit("Cast", [self._constant(packed.stored[:, None])], to=TensorProto.INT32)
+            shifted = self._emit("Div", [bytes_, self._constant(places(packed.bits)[None], np.int32)])
+            indices = self._emit("Mod", [shifted, self._constant(1 << packed.bits, np.int32)])
+            size = int(np.prod(packed.shape))
+            indices = self._emit("Reshape", [indices, self._constant([-1], np.int64)])
+            if size % (BYTE // packed.bits):
+                ends = [self._constant([each], np.int64) for each in (0, size)]
+                indices = self._emit("Slice", [indices, *ends])
+            indices = self._emit("Reshape", [indices, self._constant(packed.shape, np.int64)])
+        if packed.counts is None:
+            return self._emit("Gather", [self._constant(packed.table), indices])
+        values = self._emit("Gather", [self._constant(packed.table, np.int32), indices])
+        counts = self._constant(packed.counts.reshape(-1, *[1] * (len(packed.shape) - 1)), np.int32)
+        return self._emit("Cast", [self._emit("Mul", [values, counts])], to=TensorProto.INT8)
 
     def _requantized(self, name: str, module: RequantizedProduct, given: str) -> str:
         product = self._product(name, module, given, module.multiplier, module.offset)
@@ -313,33 +348,33 @@ class _Writer:
         return self._constant(vector.reshape(1, -1, *[1] * (dims - 2)))
 
 
-_MODULES: dict[type[nn.Module], Callable[[_Writer, str, Any, str], str]] = {
-    RequantizedProduct: _Writer._requantized,
-    RealProduct: _Writer._real_product,
-    SumsToCodes: _Writer._sums_to_codes,
-    ToCodes: _Writer._to_codes,
-    ToReal: _Writer._to_real,
-    ScaleShift: _Writer._scale_shift,
-    Clip: _Writer._clip,
-    nn.Conv1d: _Writer._convolution,
-    nn.Conv2d: _Writer._convolution,
-    nn.Conv3d: _Writer._convolution,
-    nn.Linear: _Writer._linear,
-    _BatchNorm: _Writer._norm,
-    nn.ReLU: _Writer._relu,
-    nn.Flatten: _Writer._flatten,
-    nn.MaxPool2d: _Writer._pool,
-    nn.AvgPool2d: _Writer._pool,
-    nn.AdaptiveAvgPool2d: _Writer._global_pool,
+_MODULES: dict[type[nn.Module], Callable[[Writer, str, Any, str], str]] = {
+    RequantizedProduct: Writer._requantized,
+    RealProduct: Writer._real_product,
+    SumsToCodes: Writer._sums_to_codes,
+    ToCodes: Writer._to_codes,
+    ToReal: Writer._to_real,
+    ScaleShift: Writer._scale_shift,
+    Clip: Writer._clip,
+    nn.Conv1d: Writer._convolution,
+    nn.Conv2d: Writer._convolution,
+    nn.Conv3d: Writer._convolution,
+    nn.Linear: Writer._linear,
+    _BatchNorm: Writer._norm,
+    nn.ReLU: Writer._relu,
+    nn.Flatten: Writer._flatten,
+    nn.MaxPool2d: Writer._pool,
+    nn.AvgPool2d: Writer._pool,
+    nn.AdaptiveAvgPool2d: Writer._global_pool,
 }
-_FUNCTIONS: dict[Any, Callable[[_Writer, fx.Node, list[str]], str]] = {
-    "mean": _Writer._mean,
-    "flatten": _Writer._flattened,
-    "add": _Writer._add,
-    "clamp": _Writer._clamp,
-    "clip": _Writer._clamp,
-    "relu": _Writer._relu_function,
-    "iadd": _Writer._add,
+_FUNCTIONS: dict[Any, Callable[[Writer, fx.Node, list[str]], str]] = {
+    "mean": Writer._mean,
+    "flatten": Writer._flattened,
+    "add": Writer._add,
+    "clamp": Writer._clamp,
+    "clip": Writer._clamp,
+    "relu": Writer._relu_function,
+    "iadd": Writer._add,
 }
 
 
