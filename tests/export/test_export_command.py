@@ -13,6 +13,8 @@ import torch
 from pdqat.allocation.plan_file import write_plan
 from pdqat.cli import main
 from pdqat.export import deploy, runtimes, speed
+from pdqat.export.chosen import frozen_run, write_float
+from pdqat.export.formats import FORMATS
 from pdqat.export.runtimes import load
 from pdqat.precision import Precision
 from pdqat.training import Run
@@ -107,9 +109,47 @@ def test_a_mixed_plan_passes(run: Run, tmp_path: Path, capsys: pytest.CaptureFix
     assert "was not exported from this run under this plan" in complaint(["verify", str(path), str(run.path)], capsys)
 
 
+@pytest.mark.parametrize("form", ["onnx", "openvino"])
+def test_a_packed_file_is_smaller_and_passes(
+    run: Run, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
+    assert main(["export", str(run.path), "--pack", "--format", form, "--out", str(tmp_path / FORMATS[form].file)]) == 0
+    assert ": pass, 355 images, agreement with the simulated model 100.00%" in capsys.readouterr().out
+    assert main(["verify", str(tmp_path / FORMATS[form].file), str(run.path)]) == 0
+    if form == "onnx":
+        assert (tmp_path / "model.onnx").stat().st_size < 0.7 * file.stat().st_size
+
+
+def test_one_bit_in_openvino_has_binary_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    openvino = pytest.importorskip("openvino")
+    run = trained(tmp_path / "run", "--bits", "1")
+    assert main(["export", str(run.path), "--format", "openvino"]) == 0
+    assert {"model.xml", "model.bin"} < {each.name for each in run.path.iterdir()}
+    model = openvino.Core().compile_model(run.path / "model.xml", "CPU").get_runtime_model()
+    kernels = [each.get_rt_info()["layerType"].get() for each in model.get_ordered_ops()]
+    assert kernels.count("BinaryConvolution") == len(run.summary()["plans"]["1-bit"])
+    capsys.readouterr()
+    assert main(["verify", str(run.path / "model.xml"), str(run.path), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["runtime"], found["agreement"], found["different"]) == ("openvino", 1, 0)
+
+
+def test_foreign_files_of_openvino_are_refused(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("openvino")
+    other, damaged = trained(tmp_path / "other", "--bits", "1"), tmp_path / "damaged.xml"
+    assert main(["export", str(other.path), "--format", "openvino"]) == 0
+    damaged.write_text("<net")
+    capsys.readouterr()
+    file = str(other.path / "model.xml")
+    assert "was not exported from this run" in complaint(["verify", file, str(run.path)], capsys)
+    assert "is damaged or not a model of OpenVINO's" in complaint(["verify", str(damaged), str(run.path)], capsys)
+    (other.path / "model.bin").unlink()
+    assert "is damaged or not a model of OpenVINO's" in complaint(["verify", file, str(other.path)], capsys)
+
+
 def test_a_torch_program_computes_the_same(run: Run, file: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.pt2"
-    assert main(["export", str(run.path), "--out", str(path)]) == 0
+    assert main(["export", str(run.path), "--format", "torch", "--out", str(path)]) == 0
     images, _ = next(iter(Setup(run.config()).test_batches()))
     with torch.no_grad():
         program = torch.export.load(path).module()(images[:7])
@@ -146,8 +186,11 @@ def test_bad_input_gets_one_sentence(run: Run, file: Path, tmp_path: Path, capsy
     path = str(run.path)
     assert "is damaged or not an ONNX file" in complaint(["verify", str(damaged), path], capsys)
     assert "there is no file" in complaint(["verify", str(tmp_path / "none.onnx"), path], capsys)
+    (tmp_path / "model.pt2").write_bytes(b"")
     assert "that could run code" in complaint(["verify", str(tmp_path / "model.pt2"), path], capsys)
-    assert "must end in .onnx or .pt2" in complaint(["export", path, "--out", str(tmp_path / "model.bin")], capsys)
+    assert "does not end in .onnx or .xml" in complaint(["verify", str(foreign), path], capsys)
+    assert "must end in .onnx, since" in complaint(["export", path, "--out", str(tmp_path / "model.bin")], capsys)
+    assert "--pack is for the formats" in complaint(["export", path, "--format", "torch", "--pack"], capsys)
     assert "there is no folder" in complaint(["export", path, "--out", str(tmp_path / "no" / "model.onnx")], capsys)
     assert "names the layer 'conv9'" in complaint(["export", path, "--plan", str(foreign)], capsys)
     assert "is not a run folder" in complaint(["export", str(tmp_path)], capsys)
@@ -195,8 +238,8 @@ def test_bench_times_the_file_beside_float32(
 
 
 def test_the_float32_file_is_the_full_precision_view(run: Run, tmp_path: Path) -> None:
-    chosen = deploy.frozen_run(run)
-    deploy.write_float(chosen, tmp_path / "float32.onnx")
+    chosen = frozen_run(run)
+    write_float(chosen, tmp_path / "float32.onnx")
     images, _ = next(iter(chosen.setup.test_batches()))
     with torch.no_grad():
         wanted = chosen.setup.net(images).numpy()

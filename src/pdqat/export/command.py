@@ -11,17 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from pdqat.errors import InputError
-from pdqat.export.deploy import (
-    ONNX,
-    PROGRAM,
-    Chosen,
-    describe,
-    frozen_run,
-    passes,
-    verify_file,
-    write_file,
-    write_float,
-)
+from pdqat.export.chosen import Chosen, frozen_run, write_float
+from pdqat.export.deploy import describe, passes, verify_file, write_file
+from pdqat.export.formats import FORMATS
 from pdqat.export.speed import measure
 from pdqat.export.verify import Verified
 from pdqat.terminal import new_table
@@ -37,13 +29,11 @@ def add_commands(commands: Any) -> None:
     )
     export.set_defaults(command=_export)
     export.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    export.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help=f"{ONNX} for runtimes, {PROGRAM} for a program of torch.export (default: RUN/model.onnx)",
-    )
+    about = "; ".join(f"{each.name}: {each.about}" for each in FORMATS.values())
+    export.add_argument("--format", choices=list(FORMATS), default="onnx", help=f"{about} (default: onnx)")
+    export.add_argument("--out", type=Path, metavar="FILE", help="(default: RUN/model, with the format's ending)")
     export.add_argument("--plan", type=Path, metavar="PLAN", help="another plan than the run's")
+    export.add_argument("--pack", action="store_true", help="store weights in the bits that they need")
 
     verify = commands.add_parser(
         "verify",
@@ -51,7 +41,7 @@ def add_commands(commands: Any) -> None:
         description="Run a file on the test images: codes, choices and accuracy beside the run's model.",
     )
     verify.set_defaults(command=_verify)
-    verify.add_argument("file", type=Path, metavar="FILE", help="an ONNX file")
+    verify.add_argument("file", type=Path, metavar="FILE", help="an ONNX file, or the .xml of OpenVINO's")
     verify.add_argument("run", type=Path, metavar="RUN", help="run folder")
     verify.add_argument("--plan", type=Path, metavar="PLAN", help="the plan that it was exported with")
     verify.add_argument("--json", action="store_true", help="print JSON")
@@ -62,7 +52,7 @@ def add_commands(commands: Any) -> None:
         description="Latency and throughput in the installed runtimes, in turns with the float32 export of the model.",
     )
     bench.set_defaults(command=_bench)
-    bench.add_argument("file", type=Path, metavar="FILE", help="an ONNX file")
+    bench.add_argument("file", type=Path, metavar="FILE", help="an ONNX file, or the .xml of OpenVINO's")
     bench.add_argument("--run", type=Path, metavar="RUN", help="its run folder (default: the folder of the file)")
     bench.add_argument("--plan", type=Path, metavar="PLAN", help="the plan that it was exported with")
     bench.add_argument("--json", action="store_true", help="print JSON")
@@ -96,18 +86,21 @@ def _bench(options: argparse.Namespace) -> None:
 
 def _export(options: argparse.Namespace) -> None:
     run = Run.open(options.run)
-    path = options.out or options.run / "model.onnx"
+    form = FORMATS[options.format]
+    path = options.out or options.run / form.file
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write {path.name} into")
     console = Console()
     with console.status("folding the network into integers") as status:
         chosen = frozen_run(run, options.plan)
-        found = write_file(chosen, path, status.update)
+        found = write_file(chosen, path, form, options.pack, status.update)
     _show_folded(console, chosen)
     _show_verified(console, found)
-    before = 4 * sum(each.numel() for name, each in chosen.setup.net.named_parameters() if ".views." not in name)
-    size = path.stat().st_size
-    _line(console, f"{path}: {size:,} bytes; the weights in float32 take {before:,}, {before / size:.1f} times as much")
+    size = sum(path.with_suffix(each).stat().st_size for each in form.suffixes)
+    with tempfile.TemporaryDirectory() as scratch:
+        write_float(chosen, Path(scratch) / "float32.onnx")
+        before = (Path(scratch) / "float32.onnx").stat().st_size
+    _line(console, f"{path}: {size:,} bytes; the float32 export takes {before:,}, {before / size:.1f} times as much")
 
 
 def _verify(options: argparse.Namespace) -> None:

@@ -88,13 +88,16 @@ class _Shapes(fx.Interpreter):
 class Writer:
     """Follows a frozen module's graph and writes each operation."""
 
+    DOMAINS: tuple[tuple[str, int], ...] = (("", OPSET),)
+
     def __init__(self, module: fx.GraphModule, example: Tensor, pack: bool = False) -> None:
         self._module = module
         self._pack = pack
         self._example = example
         self._nodes: list[Any] = []
         self._emitted: set[str] = set()
-        self._constants: dict[str, Any] = {}
+        self._constants: dict[tuple[Any, ...], Any] = {}
+        """By what they hold: equal ones are stored once."""
         self._names: dict[fx.Node, str] = {}
         self.codes: dict[str, tuple[str, int]] = {}
         """Operation to the tensor of its codes, and their zero point."""
@@ -118,8 +121,8 @@ class Writer:
         inputs = [_description(INPUT, TensorProto.FLOAT, self._example)]
         outputs = [_description(OUTPUT, TensorProto.FLOAT, self.shapes["output"])]
         graph = helper.make_graph(self._nodes, "pdqat", inputs, outputs, list(self._constants.values()))
-        opset = [helper.make_opsetid("", OPSET)]
-        model = helper.make_model(graph, opset_imports=opset, ir_version=IR_VERSION, producer_name="pdqat")
+        domains = [helper.make_opsetid(*each) for each in self.DOMAINS]
+        model = helper.make_model(graph, opset_imports=domains, ir_version=IR_VERSION, producer_name="pdqat")
         try:
             onnx.checker.check_model(model, full_check=True)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
@@ -133,8 +136,8 @@ class Writer:
         if node.op == "call_module":
             module = self._module.get_submodule(str(node.target))
             for kind, write in _MODULES.items():
-                if isinstance(module, kind):
-                    return write(self, str(node.target), module, given[0])
+                if isinstance(module, kind):  # by its name, since another format may write it otherwise
+                    return str(getattr(self, write.__name__)(str(node.target), module, given[0]))
             raise InputError(f"{node.target}: {type(module).__name__} can't be written to ONNX")
         name = node.target if node.op == "call_method" else getattr(node.target, "__name__", "")
         write_function = _FUNCTIONS.get(name)
@@ -150,9 +153,10 @@ class Writer:
     def _constant(self, value: Any, dtype: Any = None) -> str:
         array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
         array = np.ascontiguousarray(array if dtype is None else array.astype(dtype))
-        name = f"constant{len(self._constants)}"
-        self._constants[name] = numpy_helper.from_array(array, name)
-        return name
+        key = (array.dtype, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = numpy_helper.from_array(array, f"constant{len(self._constants)}")
+        return str(self._constants[key].name)
 
     def _scalar(self, value: float) -> str:
         return self._constant(value, np.float32)
@@ -175,9 +179,12 @@ class Writer:
         self.codes[name] = (codes, zero)
         if not is_summand:
             return self._emit("DequantizeLinear", [codes, self._scalar(1.0), stored_zero])
-        real = self._emit("Cast", [codes], to=TensorProto.FLOAT)
+        real = self._as_float(codes)
         self._above[real] = zero
         return real
+
+    def _as_float(self, integers: str) -> str:
+        return self._emit("Cast", [integers], to=TensorProto.FLOAT)
 
     def _product(self, name: str, module: IntegerProduct, codes: str, scale: Tensor, offset: Tensor | None) -> str:
         """The convolution on codes; a linear layer is one on images of one pixel."""
@@ -195,14 +202,17 @@ class Writer:
         for tensor, dtype, zero in stored:
             zeros = self._constant(np.full(len(weight), zero), dtype)
             inputs.append(self._emit("DequantizeLinear", [self._stored(tensor, dtype), factors, zeros], axis=0))
-        output = self._emit("Conv", inputs, **_attributes(module.convolution, weight))
+        output = self._emit("Conv", inputs, **convolution_attributes(module.convolution, weight))
         return self._emit("Squeeze", [output, self._constant([2, 3], np.int64)]) if linear else output
 
     def _stored(self, tensor: Tensor, dtype: Any) -> str:
         """Integers as they are, or packed."""
-        packed = pack(tensor.numpy()) if self._pack and dtype is np.int8 else None
+        return self._packed(tensor) if self._pack and dtype is np.int8 else self._constant(tensor, dtype)
+
+    def _packed(self, tensor: Tensor) -> str:
+        packed = pack(tensor.numpy())
         if packed is None:
-            return self._constant(tensor, dtype)
+            return self._constant(tensor)
         if packed.bits == UINT4:
             indices = self._emit("Cast", [self._constant(packed.stored, uint4)], to=TensorProto.INT32)
         else:
@@ -228,8 +238,7 @@ class Writer:
     def _real_product(self, name: str, module: RealProduct, given: str) -> str:
         product = self._product(name, module, given, torch.ones_like(module.scale), None)
         # Through whole numbers and back: else runtimes fold the scale into the weights, and sums are rounded.
-        whole = self._emit("Cast", [product], to=TensorProto.INT32)
-        real = self._emit("Cast", [whole], to=TensorProto.FLOAT)
+        real = self._as_float(self._emit("Cast", [product], to=TensorProto.INT32))
         dims = module.weight.dim()
         scaled = self._emit("Mul", [real, self._per_channel(module.scale, dims)])
         return self._emit("Add", [scaled, self._per_channel(module.bias, dims)])
@@ -291,7 +300,9 @@ class Writer:
     def _convolution(self, _: str, module: Any, given: str) -> str:
         options = {name: getattr(module, name) for name in ("stride", "padding", "dilation", "groups")}
         bias = [] if module.bias is None else [self._constant(module.bias)]
-        return self._emit("Conv", [given, self._constant(module.weight), *bias], **_attributes(options, module.weight))
+        return self._emit(
+            "Conv", [given, self._constant(module.weight), *bias], **convolution_attributes(options, module.weight)
+        )
 
     def _linear(self, _: str, module: nn.Linear, given: str) -> str:
         product = self._emit("MatMul", [given, self._constant(module.weight.T)])
@@ -383,7 +394,7 @@ def _description(name: str, kind: int, like: Tensor) -> Any:
     return helper.make_tensor_value_info(name, kind, ["batch", *like.shape[1:]])
 
 
-def _attributes(options: dict[str, Any], weight: Tensor) -> dict[str, Any]:
+def convolution_attributes(options: dict[str, Any], weight: Tensor) -> dict[str, Any]:
     """ONNX's names for a convolution's options."""
     dims = weight.dim() - 2
     stride, padding, dilation = (

@@ -3,7 +3,7 @@
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ import torch
 from pdqat.errors import InputError
 
 OUTPUT = "output"
+ONNX_RUNTIME, OPENVINO = "onnxruntime", "openvino"
 
 
 class Session(Protocol):
@@ -47,26 +48,40 @@ class OnnxRuntime:
 
 
 class OpenVino:
-    """OpenVINO on the CPU, in float32 where it does not compute with integers."""
+    """OpenVINO on the CPU, in float32 where it does not compute with integers.
+
+    A model of a fixed batch size is compiled anew for every other one.
+    """
 
     def __init__(self, path: Path, threads: int) -> None:
         import openvino
 
-        core = openvino.Core()
-        settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
+        self._core = openvino.Core()
+        self._settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
+        self._compiled: dict[tuple[int, ...] | None, Any] = {}
         try:
-            self._model = core.compile_model(core.read_model(str(path)), "CPU", settings)
+            self._model = self._core.read_model(path)
+            self._fixed = self._model.input(0).get_partial_shape().is_static
+            self._outputs = [each.get_names() for each in self._model.outputs]  # it merges tensors, and keeps all names
+            if not self._fixed:
+                self._compile(None)
         except RuntimeError as error:
             raise InputError(f"openvino can't load {path}: {_first_line(error)}") from error
-        self._outputs = [each.get_names() for each in self._model.outputs]  # it merges tensors, and keeps all names
 
     def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
         """All outputs by name."""
         try:
-            found = self._model(images)
+            found = self._compile(images.shape if self._fixed else None)(images)
         except RuntimeError as error:
             raise InputError(f"openvino can't run the file: {_first_line(error)}") from error
         return {name: np.asarray(found[index]) for index, names in enumerate(self._outputs) for name in names}
+
+    def _compile(self, shape: tuple[int, ...] | None) -> Any:
+        if shape not in self._compiled:
+            if shape is not None:
+                self._model.reshape(shape)
+            self._compiled[shape] = self._core.compile_model(self._model, "CPU", self._settings)
+        return self._compiled[shape]
 
 
 class Program:
@@ -81,7 +96,7 @@ class Program:
             return {OUTPUT: self._module(torch.from_numpy(images)).numpy()}
 
 
-RUNTIMES: dict[str, type[OnnxRuntime] | type[OpenVino]] = {"onnxruntime": OnnxRuntime, "openvino": OpenVino}
+RUNTIMES: dict[str, type[OnnxRuntime] | type[OpenVino]] = {ONNX_RUNTIME: OnnxRuntime, OPENVINO: OpenVino}
 
 
 def installed() -> list[str]:
@@ -89,8 +104,10 @@ def installed() -> list[str]:
     return [name for name in RUNTIMES if importlib.util.find_spec(name) is not None]
 
 
-def needed() -> list[str]:
-    """The same, where there must be one."""
+def needed(path: Path | None = None) -> list[str]:
+    """Those that read the file, where there must be one; without a file those that read ONNX."""
+    if path is not None and path.suffix == ".xml":
+        return [OPENVINO]
     if not installed():
         raise InputError("there is no runtime to run the file in: pip install 'pdqat[export]'")
     return installed()
@@ -101,7 +118,7 @@ def load(name: str, path: Path, threads: int = 1) -> Session:
     if name not in RUNTIMES:
         raise InputError(f"unknown runtime {name!r}; choose one of {', '.join(RUNTIMES)}")
     if name not in installed():
-        extra = "export" if name == "onnxruntime" else "openvino"
+        extra = "export" if name == ONNX_RUNTIME else "openvino"
         raise InputError(f"{name} is not installed: pip install 'pdqat[{extra}]'")
     return RUNTIMES[name](path, threads)
 

@@ -60,7 +60,7 @@ def measure(
     """At every batch size, with one thread and with all, in every installed runtime."""
     found = []
     threads = sorted({1, os.cpu_count() or 1})
-    for runtime in needed():
+    for runtime in needed(path):
         for count in threads:
             sessions = {"integer": load(runtime, path, count), "float32": load(runtime, float_path, count)}
             for batch in BATCHES:
