@@ -27,6 +27,17 @@ SHORT_TRAINING = f"{COMMON} --epochs {EPOCHS} --dual-rate {1 / EPOCHS} --compile
 RELATIVE = ["--layer-distance", "relative", "--layer-tolerance", "0.1"]
 
 
+def command(*arguments: str) -> None:
+    """A command of pdqat's, silent unless it fails."""
+    subprocess.run([sys.executable, "-m", "pdqat.cli", *arguments], check=True, stdout=subprocess.DEVNULL)
+
+
+def train(run: Run, arguments: list[str]) -> None:
+    """To its end, from wherever it is."""
+    if not run.summary_file.exists():
+        command("train", *(["--resume"] if run.path.exists() else [*arguments, "--out"]), str(run.path))
+
+
 @dataclass(frozen=True)
 class Cells:
     """Named variants of SHORT_TRAINING; run folders are below runs/NAME, results in results/NAME.json."""
@@ -59,12 +70,7 @@ class Cells:
         return ROOT / "runs" / self.name / f"{cell.replace(', ', '-').replace(' ', '-')}-{seed}"
 
     def _train(self, cell: str, seed: int) -> None:
-        path = self._folder(cell, seed)
-        if (path / "summary.json").exists():
-            return
-        options = [*SHORT_TRAINING, *self.variants[cell], "--seed", str(seed), "--out", str(path)]
-        start = ["--resume", str(path)] if path.exists() else options
-        subprocess.run([sys.executable, "-m", "pdqat.cli", "train", *start], check=True)
+        train(Run(self._folder(cell, seed)), [*SHORT_TRAINING, *self.variants[cell], "--seed", str(seed)])
 
     def _finished(self) -> list[dict[str, Any]]:
         """One entry per finished cell and seed."""

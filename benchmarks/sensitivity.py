@@ -16,14 +16,12 @@ Everything can be stopped and continued. The numbers go to results/sensitivity.j
 
 import argparse
 import json
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from cells import spread
+from cells import command, spread, train
 from measure import RESULTS, commit, write
 from rich.console import Console
 from rich.table import Table
@@ -120,17 +118,6 @@ def trainings(seed: int, found: dict[str, Any]) -> dict[str, list[str]]:
         write_plan(path, precisions, f"only {layer} in full precision")
         commands[f"only {layer}"] = ["--plan", str(path)]
     return commands
-
-
-def command(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "pdqat.cli", *arguments], check=True, stdout=subprocess.DEVNULL)
-
-
-def train(run: Run, arguments: list[str]) -> None:
-    """To its end, from wherever it is."""
-    if not run.summary_file.exists():
-        start = ["--resume", str(run.path)] if run.path.exists() else [*arguments, "--out", str(run.path)]
-        command("train", *start)
 
 
 def retrained(seed: int, name: str) -> Run:

@@ -3,7 +3,7 @@
 import os
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,7 +55,11 @@ class Timed:
 
 
 def measure(
-    path: Path, float_path: Path, shape: tuple[int, ...], tell: Callable[[str], None] = lambda _: None
+    path: Path,
+    float_path: Path,
+    shape: tuple[int, ...],
+    tell: Callable[[str], None] = lambda _: None,
+    batches: Sequence[int] = BATCHES,
 ) -> list[Timed]:
     """At every batch size, with one thread and with all, in every installed runtime."""
     found = []
@@ -63,7 +67,7 @@ def measure(
     for runtime in needed(path):
         for count in threads:
             sessions = {"integer": load(runtime, path, count), "float32": load(runtime, float_path, count)}
-            for batch in BATCHES:
+            for batch in batches:
                 tell(f"timing {runtime}, {count} thread{'s' * (count > 1)}, batch {batch}")
                 images = np.random.default_rng(0).standard_normal((batch, *shape), dtype=np.float32)
                 seconds = interleaved(sessions, images)

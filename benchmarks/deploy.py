@@ -1,0 +1,195 @@
+"""What becomes of trained networks as files: agreement, accuracy, size and speed, over bits, formats, runtimes, widths.
+
+    python benchmarks/deploy.py --jobs 2     trains what is missing below runs/deploy, exports and verifies it
+    python benchmarks/deploy.py --speed      times the files; nothing else may run on the machine
+    python benchmarks/deploy.py --table      prints the tables of what is finished
+
+The width-1 pre-activation ResNet-20 is trained on CIFAR-10 for a few epochs at 8, 4, 2 and 1 bits, and under a mixed
+plan from the 2-bit network. Every file is compared on all 10,000 test images with the simulated model. Speed does not
+depend on what a network has learned, so wider ones are timed untrained. Everything can be stopped and continued. The
+numbers go to results/deploy.json.
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from cells import command, train
+from measure import RESULTS, commit, machine, write
+from rich.console import Console
+from rich.table import Table
+from torch import fx
+
+from pdqat import prepare
+from pdqat.arguments import count
+from pdqat.export.chosen import frozen_run, write_float
+from pdqat.export.deploy import passes, write_file
+from pdqat.export.formats import FORMATS
+from pdqat.export.freeze import freeze
+from pdqat.export.onnx_file import to_onnx
+from pdqat.export.openvino_file import save, to_openvino
+from pdqat.export.speed import measure
+from pdqat.models.preresnet import preresnet
+from pdqat.training import Run
+from pdqat.training.files import write_atomically
+
+FOLDER = Path(__file__).parents[1] / "runs" / "deploy"
+BITS = ("8", "4", "2", "1")
+LENGTH = "--train-images 20000 --epochs 3 --lr 1e-2 --schedule one-cycle --dual-rate 0.3 --compile --threads 1"
+TRAINED = f"--preset deployable --data cifar10 --model preresnet20 {LENGTH}".split(" ")
+MIXED, MIXED_FROM, MIXED_BUDGET = "mixed", "2", "2.5 bits"
+MIXED_TRAINED = ["--epochs", "1", "--lr", "2e-3", "--schedule", "steps"]
+WIDE, WIDE_BATCHES = 5, (1, 16)
+BINARY = "openvino"
+"""The format that has a kernel of its own at 1 bit."""
+
+
+def run_of(name: str) -> Run:
+    return Run(FOLDER / (name if name == MIXED else f"{name}-bit"))
+
+
+def train_all(jobs: int) -> None:
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda bits: train(run_of(bits), [*TRAINED, "--bits", bits]), BITS))
+    plan, start = FOLDER / "mixed.toml", run_of(MIXED_FROM).path
+    if not plan.exists():
+        command("plan", str(start), "--budget", MIXED_BUDGET, "--out", str(plan))
+    train(run_of(MIXED), [*MIXED_TRAINED, "--from", str(start), "--plan", str(plan)])
+
+
+def kept(path: Path, make: Callable[[], Any]) -> Any:
+    """What was measured before, or else now."""
+    if not path.exists():
+        write_atomically(path, (json.dumps(make(), indent=1) + "\n").encode())
+    return json.loads(path.read_text())
+
+
+def deployed(name: str, console: Console) -> dict[str, Any]:
+    """Sizes and verification of a run's files."""
+    run = run_of(name)
+
+    def make() -> dict[str, Any]:
+        chosen, files = frozen_run(run), []
+        write_float(chosen, run.path / "float32.onnx")
+        for form in (FORMATS["onnx"], FORMATS["openvino"]):
+            for pack in (False, True):
+                path = run.path / f"{'packed' if pack else 'model'}{form.suffix}"
+                found = write_file(chosen, path, form, pack, lambda what: console.print(f"{name} bits: {what}"))
+                size = sum(path.with_suffix(each).stat().st_size for each in form.suffixes)
+                verified = [{**asdict(each), "passes": passes(each)} for each in found]
+                files.append({"format": form.name, "packed": pack, "bytes": size, "verified": verified})
+        return {
+            "plan": next(iter(run.summary()["plans"].values())),
+            "accuracy": run.summary()["accuracy"],
+            "folded": [asdict(each) for each in chosen.frozen.folded],
+            "float32_bytes": (run.path / "float32.onnx").stat().st_size,
+            "files": files,
+        }
+
+    return {"name": name, **kept(run.path / "deployed.json", make)}
+
+
+def timed(name: str, console: Console) -> list[dict[str, Any]]:
+    """Seconds of a run's files."""
+    path = run_of(name).path
+
+    def make() -> list[dict[str, Any]]:
+        files = [path / "model.onnx", *([path / "model.xml"] if name == "1" else [])]
+        return _timed(name, files, path / "float32.onnx", console, (1, 64))
+
+    return list(kept(path / "speed.json", make))
+
+
+def timed_wide(bits: str, console: Console) -> list[dict[str, Any]]:
+    def make() -> list[dict[str, Any]]:
+        torch.manual_seed(0)
+        example, model = torch.randn(8, 3, 32, 32), preresnet(20, WIDE)
+        net = prepare(model, example, bits, quantizer="dorefa-int8", integer_sums=True).eval()
+        frozen = freeze(net, next(iter(net.plans.values()))).module
+        with tempfile.TemporaryDirectory() as scratch:
+            files = [Path(scratch) / "model.onnx", Path(scratch) / "model.xml"]
+            files[0].write_bytes(to_onnx(frozen, example).SerializeToString())
+            save(to_openvino(frozen, example, pack=False), files[1])
+            reference = Path(scratch) / "float32.onnx"
+            reference.write_bytes(to_onnx(fx.symbolic_trace(net.restore().eval()), example).SerializeToString())
+            return _timed(bits, files[: 2 if bits == "1" else 1], reference, console, WIDE_BATCHES)
+
+    return list(kept(FOLDER / f"speed-wide-{bits}.json", make))
+
+
+def _timed(
+    name: str, files: list[Path], reference: Path, console: Console, batches: tuple[int, ...]
+) -> list[dict[str, Any]]:
+    found = []
+    for file in files:
+        rows = measure(file, reference, (3, 32, 32), lambda what: console.print(f"{name} bits: {what}"), batches)
+        form = BINARY if file.suffix == ".xml" else "onnx"
+        found += [{"format": form, "date": machine()["date"], **asdict(each)} for each in rows]
+    return found
+
+
+def show(entries: list[dict[str, Any]], console: Console) -> None:
+    table = Table(title="on all 10,000 test images")
+    headings = ("bits", "accuracy", "simulated", "agreement", "codes that differ", "bytes", "packed", "float32")
+    for heading in headings:
+        table.add_column(heading)
+    for entry in entries:
+        plain, packed = (
+            next(each for each in entry["files"] if (each["format"], each["packed"]) == ("onnx", flag))
+            for flag in (False, True)
+        )
+        for found in plain["verified"]:
+            sizes = [f"{each:,}" for each in (plain["bytes"], packed["bytes"], entry["float32_bytes"])]
+            shares = [f"{found[key]:.2%}" for key in ("accuracy", "simulated_accuracy", "agreement")]
+            different = f"{found['different']} of {found['codes']:,} ({found['runtime']})"
+            table.add_row(entry["name"], *shares, different, *sizes)
+    console.print(table)
+    table = Table(title="times the speed of float32 in the same runtime: median [quartiles]")
+    for heading in ("bits", "width", "format", "runtime", "threads", "batch", "times float32", "images/s"):
+        table.add_column(heading)
+    for entry in entries:
+        for width, rows in ((1, entry.get("speed", [])), (WIDE, entry.get("speed_wide", []))):
+            for each in rows:
+                ratio = "{median:.2f} [{low:.2f}, {high:.2f}]".format(**each["ratio"])
+                speed = f"{each['batch'] / each['integer']['median']:,.0f}"
+                place = [entry["name"], width, each["format"], each["runtime"], each["threads"], each["batch"]]
+                table.add_row(*(str(cell) for cell in place), ratio.replace("[", "\\["), speed)
+    console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=count, default=1, help="trainings at once, one thread each")
+    parser.add_argument("--speed", action="store_true", help="time what is exported, train nothing")
+    parser.add_argument("--table", action="store_true", help="train and time nothing")
+    options = parser.parse_args()
+    console = Console(width=120)
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if not (options.table or options.speed):
+        train_all(options.jobs)
+    entries = []
+    for name in (*BITS, MIXED):
+        path = run_of(name).path
+        if not (path / "deployed.json").exists() and (options.table or options.speed):
+            continue
+        entry = deployed(name, console)
+        if options.speed or (path / "speed.json").exists():
+            entry["speed"] = timed(name, console)
+        if name in BITS and (options.speed or (FOLDER / f"speed-wide-{name}.json").exists()):
+            entry["speed_wide"] = timed_wide(name, console)
+        entries.append(entry)
+    if entries:
+        content = {"commit": commit(), "trained": TRAINED, "mixed": MIXED_TRAINED, "networks": entries}
+        write("deploy", content)
+        show(entries, console)
+        console.print(f"written: {RESULTS / 'deploy.json'}")
+
+
+if __name__ == "__main__":
+    main()
