@@ -24,9 +24,10 @@ from pdqat.export.command import add_commands as add_export_commands
 from pdqat.paper.command import add_commands as add_paper_commands
 from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
 from pdqat.training import Run, TrainConfig, Trainer
-from pdqat.training.config import PRESETS, Method, read_toml, resolve_config
+from pdqat.training.config import Method, read_toml
 from pdqat.training.evaluation import evaluate
 from pdqat.training.files import load_checkpoint
+from pdqat.training.presets import PRESETS, resolve_config
 from pdqat.training.process import check_compiler, keep_freed_memory
 from pdqat.training.setup import Setup
 from pdqat.training.summary import constraint_entries

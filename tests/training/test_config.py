@@ -7,7 +7,8 @@ import pytest
 
 from pdqat.errors import InputError
 from pdqat.training import TrainConfig
-from pdqat.training.config import PRESETS, Schedule, read_toml, resolve_config, to_toml
+from pdqat.training.config import Schedule, read_toml, to_toml
+from pdqat.training.presets import PRESETS, resolve_config
 from pdqat.training.schedule import learning_rate
 
 KEYS = [each.name for each in dataclasses.fields(TrainConfig)]

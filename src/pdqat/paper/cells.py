@@ -9,7 +9,8 @@ from typing import Any
 from pdqat.errors import InputError
 from pdqat.paper.protocols import Protocol
 from pdqat.training import Run, TrainConfig
-from pdqat.training.config import Method, resolve_config
+from pdqat.training.config import Method
+from pdqat.training.presets import resolve_config
 from pdqat.training.run import layer_multipliers
 
 FULL_PRECISION_BITS = 32

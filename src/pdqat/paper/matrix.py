@@ -15,7 +15,8 @@ from pdqat.paper.cells import Cell
 from pdqat.paper.executors import LOG, Executor, Job
 from pdqat.paper.protocols import Protocol
 from pdqat.paper.train_cell import BUSY
-from pdqat.training.config import PRESETS, Method
+from pdqat.training.config import Method
+from pdqat.training.presets import PRESETS
 from pdqat.training.run import BusyError
 
 POLL_SECONDS = 1.0

@@ -10,7 +10,8 @@ from typing import Any
 
 from pdqat.paper import published
 from pdqat.paper.cells import FULL_PRECISION_BITS, Cell, Kept
-from pdqat.training.config import PAPER_OUTPUT_TOLERANCES, Method
+from pdqat.training.config import Method
+from pdqat.training.presets import PAPER_OUTPUT_TOLERANCES
 
 TABLE_1_LAYER_TOLERANCES = {8: 0.031, 4: 0.25, 2: 0.67, 1: 1.0}
 """Of those that the authors tried, the ones with the best accuracy; at 8 bits the loosest."""

@@ -12,8 +12,9 @@ if sys.platform != "win32":
     import fcntl
 
 from pdqat.errors import InputError
-from pdqat.training.config import TrainConfig, read_toml, resolve_config, to_toml
+from pdqat.training.config import TrainConfig, read_toml, to_toml
 from pdqat.training.files import write_atomically
+from pdqat.training.presets import resolve_config
 
 
 class BusyError(InputError):
