@@ -7,8 +7,7 @@ codes read from it. Layers in full precision, and what is neither quantised nor 
 
 import copy
 import operator
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +16,17 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.errors import InputError
+from pdqat.export.graph import (
+    Codes,
+    check_padding,
+    codes_of,
+    convolution,
+    evaluating,
+    function_of_numbers,
+    is_addition,
+    padding_of,
+    traced,
+)
 from pdqat.export.operations import (
     SUMMAND_ZERO,
     Clip,
@@ -33,7 +43,7 @@ from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS
 from pdqat.precision import BitPlan
-from pdqat.quantizers import DoReFaActivation, Quantizer
+from pdqat.quantizers import Quantizer
 
 LARGEST_WEIGHT = 127
 SIGNED_BELOW = 129
@@ -116,33 +126,6 @@ class _Through:
 _Value = _Real | _Whole | _Product | _Through
 
 
-class _Tracer(fx.Tracer):
-    """Keeps layers and norms in one piece."""
-
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, PrecisionLayer | PrecisionNorm) or super().is_leaf_module(m, module_qualified_name)
-
-
-@dataclass
-class _Codes:
-    """What a quantiser's codes are."""
-
-    low: int
-    high: int
-    factor: float
-    step: float
-    value: float
-    """Of code 1."""
-    is_summand: bool
-    has_zero: bool
-    of: Callable[[Tensor], Tensor] = field(repr=False)
-
-    @property
-    def above_lowest(self) -> Tensor:
-        """All but the lowest."""
-        return torch.arange(self.low + 1, self.high + 1)
-
-
 class _Freezer:
     def __init__(self, net: Network, plan: BitPlan) -> None:
         self._net, self._plan = net, plan
@@ -156,32 +139,14 @@ class _Freezer:
 
     @torch.no_grad()
     def frozen(self) -> Frozen:
-        modes = {module: module.training for module in self._net.modules()}
-        self._net.eval()
-        try:
-            for node in self._traced().nodes:
-                value = self._visit(node)
-                if value is not None:
-                    self._values[node] = value
-        finally:
-            for module, mode in modes.items():
-                module.training = mode
+        with evaluating(self._net):
+            for node in traced(self._net.model).nodes:
+                self._values[node] = self._visit(node)
         self._graph.lint()
         return Frozen(fx.GraphModule(self._root, self._graph).eval(), self._folded, self._real_layers)
 
-    def _traced(self) -> fx.Graph:
-        try:
-            return _Tracer().trace(self._net.model)
-        except Exception as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise InputError(f"can't follow the model's graph: {reason}") from error
-
     def _visit(self, node: fx.Node) -> Any:
         if node.op == "placeholder":
-            if not node.users:
-                return None
-            if self._values:
-                raise InputError(f"a model with several inputs can't be exported: it also reads {node.target}")
             return _Real(self._graph.placeholder(node.name))
         if node.op == "output":
             return self._graph.output(self._real(self._values[node.args[0]]))  # type: ignore[index]
@@ -195,10 +160,10 @@ class _Freezer:
                 return self._norm(str(node.target), module, self._value(node, 0))
             if isinstance(module, nn.Identity | nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
                 return self._value(node, 0)
-        function = self._function_of_numbers(node)
+        function = function_of_numbers(node, self._modules)
         if function is not None:
             return _through(self._value(node, 0), function)
-        if _is_addition(node):
+        if is_addition(node):
             return self._addition(node)
         return self._as_it_is(node)
 
@@ -226,7 +191,7 @@ class _Freezer:
 
     def _real_layer(self, name: str, layer: PrecisionLayer, given: _Value) -> _Real:
         precision = self._plan[name]
-        _check_padding(name, layer)
+        check_padding(name, layer)
         plain: Any = copy.deepcopy(layer)
         weight = layer.full_weight()
         node = self._real(given)
@@ -236,12 +201,12 @@ class _Freezer:
             if precision.weight is not None:
                 weight = view.weight.quantize(layer.weight, precision.weight)
             if precision.activation is not None:
-                codes = _codes(view.activation, precision.activation, name)
+                codes = codes_of(view.activation, precision.activation, name)
                 node = self._call(name, ToReal(codes.value), self._codes_of(given, codes, name))
         plain.restore_()
         plain.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
         if weight.dim() > 2:
-            plain.padding = _padding(name, layer)
+            plain.padding = padding_of(name, layer)
         self._real_layers.append(name)
         return _Real(self._call(name, plain.eval(), node))
 
@@ -251,7 +216,7 @@ class _Freezer:
         assert precision.activation is not None
         view = layer.views[self._plan.name]
         assert isinstance(view, LayerQuantizers)
-        _check_padding(name, layer)
+        check_padding(name, layer)
         grid = view.weight.codes(layer.weight, precision.weight)
         largest = int(grid.integers.abs().max())
         if bool(grid.offset.any()):
@@ -261,7 +226,7 @@ class _Freezer:
                 f"layer {name} can't be exported: its {precision.weight}-bit weights reach {largest}, a signed byte "
                 f"{LARGEST_WEIGHT}; train with --quantizer dorefa-int8 (preset deployable), or with 7 bits"
             )
-        codes = _codes(view.activation, precision.activation, name)
+        codes = codes_of(view.activation, precision.activation, name)
         rows = grid.integers.flatten(1).long()
         ends = torch.stack([rows * codes.low, rows * codes.high, torch.zeros_like(rows)])
         scale = (grid.scale.double() * codes.value).reshape(-1).expand(len(rows))
@@ -289,30 +254,8 @@ class _Freezer:
             return value
         quantizer = module.sums[self._plan.name]
         assert isinstance(quantizer, Quantizer)
-        codes = _codes(quantizer, SUMMAND_BITS, name, is_summand=True)
+        codes = codes_of(quantizer, SUMMAND_BITS, name, is_summand=True)
         return _Whole(self._codes_of(value, codes, name), codes.value, codes.low, codes.high, SUMMAND_ZERO)
-
-    def _function_of_numbers(self, node: fx.Node) -> nn.Module | None:
-        """ReLU and clips, as modules and as functions."""
-        module = self._modules.get(str(node.target)) if node.op == "call_module" else None
-        if node.op == "call_module" and not isinstance(module, nn.ReLU | nn.Hardtanh):
-            return None
-        if getattr(module, "inplace", False) or str(node.target) in ("relu_", "clamp_"):
-            self._check_only_user(node)
-        if isinstance(module, nn.ReLU) or node.target in (torch.relu, F.relu, "relu", "relu_"):
-            return Clip(0.0, None)
-        if isinstance(module, nn.Hardtanh):  # and ReLU6
-            return Clip(module.min_val, module.max_val)
-        if node.target in (torch.clamp, torch.clip, "clamp", "clip", "clamp_"):
-            limits = dict(zip(("min", "max"), node.args[1:], strict=False)) | node.kwargs
-            found = [limits.get(name) for name in ("min", "max")]
-            if all(each is None or isinstance(each, int | float) for each in found):
-                return Clip(*(None if each is None else float(each) for each in found))  # type: ignore[arg-type]
-        return None
-
-    def _check_only_user(self, node: fx.Node) -> None:
-        if len(node.all_input_nodes[0].users) > 1:
-            raise InputError(f"{node.target} changes its input in place, which others read too: it can't be exported")
 
     def _addition(self, node: fx.Node) -> _Value:
         terms = [self._whole(self._values[each]) if isinstance(each, fx.Node) else None for each in node.args[:2]]
@@ -376,7 +319,7 @@ class _Freezer:
             zeros = torch.zeros(len(value.scale))
             product = RealProduct(
                 value.weight,
-                _convolution(value),
+                convolution(value.name, value.layer),
                 value.signed,
                 value.scale.float(),
                 zeros if bias is None else bias.detach().clone(),
@@ -388,7 +331,7 @@ class _Freezer:
             node = self._call("function", _folded_norm(function), node)
         return node
 
-    def _codes_of(self, value: _Value, codes: _Codes, name: str) -> fx.Node:
+    def _codes_of(self, value: _Value, codes: Codes, name: str) -> fx.Node:
         """The codes of a value, folded into what makes it where that is whole numbers."""
         key = (value, codes.low, codes.high, codes.factor, codes.step, codes.is_summand)
         if key not in self._made:
@@ -406,7 +349,7 @@ class _Freezer:
                 )
         return self._made[key]
 
-    def _requantized_product(self, base: _Product, functions: tuple[nn.Module, ...], codes: _Codes) -> fx.Node:
+    def _requantized_product(self, base: _Product, functions: tuple[nn.Module, ...], codes: Codes) -> fx.Node:
         bias = base.layer.bias
 
         def epilogue(integers: Tensor) -> Tensor:
@@ -421,7 +364,7 @@ class _Freezer:
         weight = base.weight * factor.view(-1, *[1] * (base.weight.dim() - 1))
         product = RequantizedProduct(
             weight,
-            _convolution(base),
+            convolution(base.name, base.layer),
             base.signed,
             found.multiplier,
             found.offset,
@@ -431,7 +374,7 @@ class _Freezer:
         )
         return self._call(base.name, product, base.codes)
 
-    def _requantized_sum(self, base: _Whole, functions: tuple[nn.Module, ...], codes: _Codes, name: str) -> fx.Node:
+    def _requantized_sum(self, base: _Whole, functions: tuple[nn.Module, ...], codes: Codes, name: str) -> fx.Node:
         channels = next((len(each.running_mean) for each in functions if isinstance(each, _BatchNorm)), 1)  # type: ignore[arg-type]
 
         def epilogue(integers: Tensor) -> Tensor:
@@ -456,7 +399,7 @@ def _through(value: _Value, function: nn.Module) -> _Through:
     return _Through(base, (*before, function))
 
 
-def _apply(functions: tuple[nn.Module, ...], codes: _Codes, values: Tensor) -> Tensor:
+def _apply(functions: tuple[nn.Module, ...], codes: Codes, values: Tensor) -> Tensor:
     """Codes of values (channels, n)."""
     values = values.T.contiguous()  # samples first, as modules want it
     for function in functions:
@@ -466,43 +409,6 @@ def _apply(functions: tuple[nn.Module, ...], codes: _Codes, values: Tensor) -> T
         else:
             values = function(values)
     return codes.of(values).T
-
-
-def _codes(quantizer: Quantizer, bits: int, name: str, is_summand: bool = False) -> _Codes:
-    ends = quantizer.codes(torch.tensor([-1e30, 0.0, 1e30]), bits)
-    low, middle, high = (int(each) for each in ends.integers)
-    if bool(ends.offset.any()):
-        raise InputError(f"layer {name} can't be exported: the codes that it reads have an offset")
-    value = float(ends.scale)
-    by_levels = isinstance(quantizer, DoReFaActivation)
-    factor, step = (float(high), 1.0) if by_levels else (1.0, value)
-    return _Codes(
-        low, high, factor, step, value, is_summand, middle == 0, lambda values: quantizer.codes(values, bits).integers
-    )
-
-
-def _convolution(product: _Product) -> dict[str, Any]:
-    layer: Any = product.layer
-    if product.weight.dim() == 2:
-        return {}
-    padding = _padding(product.name, layer)
-    return {"stride": layer.stride, "padding": padding, "dilation": layer.dilation, "groups": layer.groups}
-
-
-def _check_padding(name: str, layer: Any) -> None:
-    if getattr(layer, "padding_mode", "zeros") != "zeros":
-        raise InputError(f"layer {name} can't be exported: its padding mode is {layer.padding_mode!r}, not zeros")
-
-
-def _padding(name: str, layer: Any) -> tuple[int, ...]:
-    """In numbers."""
-    if layer.padding == "valid":
-        return (0,) * len(layer.kernel_size)
-    if layer.padding == "same":
-        if any(size % 2 == 0 for size in layer.kernel_size):
-            raise InputError(f"layer {name} can't be exported: padding 'same' with an even kernel is uneven")
-        return tuple(d * (size - 1) // 2 for d, size in zip(layer.dilation, layer.kernel_size, strict=True))
-    return tuple(layer.padding)
 
 
 def _folded_norm(function: nn.Module) -> nn.Module:
@@ -515,8 +421,3 @@ def _folded_norm(function: nn.Module) -> nn.Module:
     shift = -function.running_mean.double() * scale
     shift = shift if function.bias is None else shift + function.bias.double()
     return ScaleShift(scale.float(), shift.float())
-
-
-def _is_addition(node: fx.Node) -> bool:
-    plain = len(node.args) == 2 and not node.kwargs and node.op != "call_module"
-    return plain and node.target in (operator.add, operator.iadd, torch.add, "add", "add_")

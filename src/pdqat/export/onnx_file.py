@@ -89,6 +89,7 @@ class Writer:
     """Follows a frozen module's graph and writes each operation."""
 
     DOMAINS: tuple[tuple[str, int], ...] = (("", OPSET),)
+    IR = IR_VERSION
 
     def __init__(self, module: fx.GraphModule, example: Tensor, pack: bool = False) -> None:
         self._module = module
@@ -122,7 +123,7 @@ class Writer:
         outputs = [_description(OUTPUT, TensorProto.FLOAT, self.shapes["output"])]
         graph = helper.make_graph(self._nodes, "pdqat", inputs, outputs, list(self._constants.values()))
         domains = [helper.make_opsetid(*each) for each in self.DOMAINS]
-        model = helper.make_model(graph, opset_imports=domains, ir_version=IR_VERSION, producer_name="pdqat")
+        model = helper.make_model(graph, opset_imports=domains, ir_version=self.IR, producer_name="pdqat")
         try:
             onnx.checker.check_model(model, full_check=True)
         except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
