@@ -26,8 +26,8 @@ from pdqat.quantizers import DoReFaActivation, PowerOfTwo
 MIXED = {"stages.0.0.conv0": "full", "stages.1.0.conv0": "4", "stages.1.0.shortcut.conv": "1", "head": "w8a3"}
 
 
-def written(net: Network, example: Tensor, zero_points: bool = True) -> onnx.ModelProto:
-    return to_qonnx(net, next(iter(net.plans.values())), example, zero_points)
+def written(net: Network, example: Tensor) -> onnx.ModelProto:
+    return to_qonnx(net, next(iter(net.plans.values())), example)
 
 
 def with_outputs(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
@@ -81,7 +81,7 @@ def test_a_mixed_plan(tmp_path: Path) -> None:
     model = written(net, images(1))
     quants = {node.output[0]: node for node in model.graph.node if node.op_type == "Quant"}
     assert not {"stem/weight", "stages.0.0.conv0/weight", "stages.0.0.conv0/input"} & set(quants)
-    assert bits_of(model, quants["stages.1.0.conv0/weight"]) == 4
+    assert bits_of(model, quants["stages.1.0.conv0/weight"]) == 5
     assert bits_of(model, quants["stages.0.0.conv1/input"]) == 2
     assert bits_of(model, quants["head/weight"]) == 8
     assert bits_of(model, quants["head/input"]) == 3
@@ -101,7 +101,6 @@ def bits_of(model: onnx.ModelProto, quant: onnx.NodeProto) -> int:
     st.sampled_from([1, 2, 4]),
     st.integers(1, 8),
     st.sampled_from(["dorefa", "dorefa-int8", "uniform", "uniform-channel", "lsq"]),
-    st.booleans(),
     st.integers(0, 99),
 )
 def test_weights_come_back_bit_for_bit(
@@ -110,13 +109,12 @@ def test_weights_come_back_bit_for_bit(
     groups: int,
     bits: int,
     quantizer: str,
-    zero_points: bool,
     seed: int,
 ) -> None:
     torch.manual_seed(seed)
     net = trained_like(prepare(Own(width, groups, 3), images(), bits, quantizer=quantizer), seed)
     names = [name for name, layer in net.layers.items() if layer.views]
-    model = with_functions(written(net, images(1), zero_points))
+    model = with_functions(written(net, images(1)))
     with_outputs(model, [f"{name}/weight" for name in names])
     found = run(model, tmp_path_factory.mktemp("qonnx"), images(4))
     for name in names:
@@ -148,9 +146,9 @@ def test_codes_are_those_of_training(tmp_path: Path, bits: int, quantizer: str) 
         assert (given_codes != codes.integers.numpy()).mean() <= 1e-3
 
 
-def test_without_zero_points_weights_have_a_bit_more() -> None:
+def test_weights_have_no_zero_points_but_a_bit_more() -> None:
     net = prepare(preresnet_small(channels=3), images(), 4).eval()
-    model = written(net, images(1), zero_points=False)
+    model = written(net, images(1))
     constants = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
     quants = [node for node in model.graph.node if node.op_type == "Quant"]
     assert all(float(constants[node.input[2]]) == 0 for node in quants)
@@ -171,7 +169,7 @@ def test_summands_have_eight_signed_bits() -> None:
     quantizer = PowerOfTwo()
     quantizer.calibrate(torch.tensor([3.0]), 8)
     form = form_of_codes("layer", codes_of(quantizer, 8, "layer", is_summand=True), 8)
-    assert (float(form.scale), form.bits, form.zero_point, form.signed, form.narrow) == (2**-5, 8, 0.0, True, False)
+    assert (float(form.scale), form.bits, form.signed, form.narrow) == (2**-5, 8, True, False)
 
 
 def test_linear_networks_on_vectors_and_sequences(tmp_path: Path) -> None:

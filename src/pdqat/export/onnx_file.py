@@ -153,7 +153,7 @@ class Writer:
 
     def _constant(self, value: Any, dtype: Any = None) -> str:
         array = value.detach().numpy() if isinstance(value, Tensor) else np.asarray(value)
-        array = np.ascontiguousarray(array if dtype is None else array.astype(dtype))
+        array = np.array(array, dtype, order="C")  # a single number stays without dimensions
         key = (array.dtype, array.shape, array.tobytes())
         if key not in self._constants:
             self._constants[key] = numpy_helper.from_array(array, f"constant{len(self._constants)}")

@@ -8,7 +8,6 @@ import operator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
@@ -29,22 +28,17 @@ DOMAIN = "qonnx.custom_op.general"
 
 try:
     import onnx.parser
-    from onnx import numpy_helper
 except ImportError as error:
     raise InputError("writing QONNX needs onnx: pip install 'pdqat[export]'") from error
 
 
 @torch.no_grad()
-def to_qonnx(net: Network, plan: BitPlan, example: Tensor, zero_points: bool = True) -> "onnx.ModelProto":
-    """The network under the plan, for inputs of the example's shape; what can't be written is an InputError.
-
-    DoReFa's weights of k bits, k > 1, have zero points of half a number, for which hls4ml fails and qonnx knows no type
-    but float. With `zero_points=False` they are the same values as signed odd numbers of k + 1 bits.
-    """
+def to_qonnx(net: Network, plan: BitPlan, example: Tensor) -> "onnx.ModelProto":
+    """The network under the plan, for inputs of the example's shape; what can't be written is an InputError."""
     with evaluating(net), net.under(plan):
         module = fx.GraphModule(net.model, traced(net.model))
         ShapeProp(module).propagate(example)
-        model = _QonnxWriter(module, example, plan, zero_points).model()
+        model = _QonnxWriter(module, example, plan).model()
     for each in (*model.graph.input, *model.graph.output):
         each.type.tensor_type.shape.dim[0].dim_value = len(example)  # the tools want a size, not the name of one
     return model
@@ -65,9 +59,9 @@ class _QonnxWriter(Writer):
     DOMAINS = (("", 13), (DOMAIN, 1))
     IR = 7
 
-    def __init__(self, module: fx.GraphModule, example: Tensor, plan: BitPlan, zero_points: bool) -> None:
+    def __init__(self, module: fx.GraphModule, example: Tensor, plan: BitPlan) -> None:
         super().__init__(module, example)
-        self._plan, self._zero_points = plan, zero_points
+        self._plan = plan
         self._modules = dict(module.named_modules())
         self._quantized: dict[tuple[Any, ...], str] = {}
 
@@ -132,7 +126,7 @@ class _QonnxWriter(Writer):
             full = layer.full_weight()
             return self._constant(full.T if linear else full)
         grid = self._view(layer).weight.codes(layer.weight, bits)
-        values, form = grid.values(), form_of_weights(name, grid, bits, self._zero_points)
+        values, form = grid.values(), form_of_weights(name, grid, bits)
         if linear:
             values, form = values.T, replace(form, scale=form.scale.T if form.scale.dim() else form.scale)
         return self._quantize(f"{name}/weight", self._constant(values), form)
@@ -166,21 +160,11 @@ class _QonnxWriter(Writer):
             if form.bits is None:
                 made = self._emit("BipolarQuant", inputs, output, domain=DOMAIN)
             else:
-                inputs += [self._scalar(form.zero_point), self._scalar(form.bits)]
+                inputs += [self._scalar(0), self._scalar(form.bits)]
                 attributes = {"signed": int(form.signed), "narrow": int(form.narrow), "rounding_mode": "ROUND"}
                 made = self._emit("Quant", inputs, output, domain=DOMAIN, **attributes)
             self._quantized[key] = made
         return self._quantized[key]
-
-    def _constant(self, value: Any, dtype: Any = None) -> str:
-        """Single numbers without dimensions: qonnx takes no others for a width in bits."""
-        if np.ndim(value):
-            return super()._constant(value, dtype)
-        array = np.asarray(value, dtype)
-        key = (array.dtype, array.shape, array.tobytes())
-        if key not in self._constants:
-            self._constants[key] = numpy_helper.from_array(array, f"constant{len(self._constants)}")
-        return str(self._constants[key].name)
 
     def _mean(self, node: fx.Node, given: list[str]) -> str:
         """Over all pixels a pooling, which tools know; else ReduceMean as this opset has it."""

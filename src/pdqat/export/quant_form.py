@@ -3,8 +3,9 @@
     Quant(x)        = (round(clip(x / scale + zero point)) - zero point) scale
     BipolarQuant(x) = scale if x >= 0, else -scale
 
-Weights that are already quantised come back bit for bit. DoReFa's, (E / n) times an odd whole number from -n to n,
-n = 2^k - 1, have k bits by a scale of 2 E / n and a zero point of n / 2, or k + 1 bits without one.
+Weights that are already quantised come back bit for bit. DoReFa's of more than one bit, (E / n) times an odd whole
+number from -n to n, n = 2^k - 1, are written as signed numbers of k + 1 bits. In k bits they would need a zero point of
+n / 2, for which hls4ml fails and qonnx knows no type but float.
 """
 
 from dataclasses import dataclass
@@ -23,7 +24,6 @@ class Form:
 
     scale: Tensor
     bits: int | None
-    zero_point: float = 0.0
     signed: bool = True
     narrow: bool = False
     """Whether the lowest signed number is left out, so that the range is symmetric."""
@@ -56,8 +56,8 @@ def _scale(codes: Codes) -> Tensor:
     return scale
 
 
-def form_of_weights(name: str, grid: Grid, bits: int, zero_points: bool) -> Form:
-    """Of a layer's quantised weights, odd numbers beyond the signed ones with a zero point or with one more bit."""
+def form_of_weights(name: str, grid: Grid, bits: int) -> Form:
+    """Of a layer's quantised weights, odd numbers with one more bit."""
     if bool(grid.offset.any()):
         raise InputError(f"layer {name} can't be exported: its weights' codes have an offset")
     if not bool((grid.scale > 0).all()):
@@ -69,7 +69,5 @@ def form_of_weights(name: str, grid: Grid, bits: int, zero_points: bool) -> Form
         return Form(grid.scale, bits, narrow=low > -half)
     levels = 2 * half - 1
     if max(-low, high) <= levels and bool((grid.integers % 2 == 1).all()):
-        if zero_points:
-            return Form(2 * grid.scale, bits, zero_point=levels / 2, signed=False)
         return Form(grid.scale, bits + 1, narrow=True)
     raise InputError(f"layer {name} can't be exported: its {bits}-bit weights go from {low} to {high}")
