@@ -28,7 +28,7 @@ from torch import fx
 
 from pdqat import prepare
 from pdqat.arguments import count
-from pdqat.export.chosen import frozen_run, write_float
+from pdqat.export.chosen import chosen_model, write_float
 from pdqat.export.deploy import passes, write_file
 from pdqat.export.formats import FORMATS
 from pdqat.export.freeze import freeze
@@ -75,7 +75,7 @@ def deployed(name: str, console: Console) -> dict[str, Any]:
     run = run_of(name)
 
     def make() -> dict[str, Any]:
-        chosen, files = frozen_run(run), []
+        chosen, files = chosen_model(run), []
         write_float(chosen, run.path / "float32.onnx")
         for form in (FORMATS["onnx"], FORMATS["openvino"]):
             for pack in (False, True):
@@ -88,6 +88,7 @@ def deployed(name: str, console: Console) -> dict[str, Any]:
             "plan": next(iter(run.summary()["plans"].values())),
             "accuracy": run.summary()["accuracy"],
             "folded": [asdict(each) for each in chosen.frozen.folded],
+            "layers": chosen.layers,
             "float32_bytes": (run.path / "float32.onnx").stat().st_size,
             "files": files,
         }
@@ -136,8 +137,8 @@ def _timed(
 
 def show(entries: list[dict[str, Any]], console: Console) -> None:
     table = Table(title="on all 10,000 test images")
-    headings = ("bits", "accuracy", "simulated", "agreement", "codes that differ", "bytes", "packed", "float32")
-    for heading in headings:
+    headings = ("accuracy", "simulated", "agreement", "codes that differ", "bytes", "packed", "float32")
+    for heading in ("bits", "runtime", *headings):
         table.add_column(heading)
     for entry in entries:
         plain, packed = (
@@ -147,8 +148,9 @@ def show(entries: list[dict[str, Any]], console: Console) -> None:
         for found in plain["verified"]:
             sizes = [f"{each:,}" for each in (plain["bytes"], packed["bytes"], entry["float32_bytes"])]
             shares = [f"{found[key]:.2%}" for key in ("accuracy", "simulated_accuracy", "agreement")]
-            different = f"{found['different']} of {found['codes']:,} ({found['runtime']})"
-            table.add_row(entry["name"], *shares, different, *sizes)
+            codes = found["codes"]
+            counts = [sum(kind[key] for kind in (codes["exact"], codes["edge"])) for key in ("different", "count")]
+            table.add_row(entry["name"], found["runtime"], *shares, "{} of {:,}".format(*counts), *sizes)
     console.print(table)
     table = Table(title="times the speed of float32 in the same runtime: median [quartiles]")
     for heading in ("bits", "width", "format", "runtime", "threads", "batch", "times float32", "images/s"):

@@ -13,7 +13,7 @@ import torch
 from pdqat.allocation.plan_file import write_plan
 from pdqat.cli import main
 from pdqat.export import deploy, runtimes, speed
-from pdqat.export.chosen import frozen_run, write_float
+from pdqat.export.chosen import chosen_model, write_float
 from pdqat.export.formats import FORMATS
 from pdqat.export.runtimes import load
 from pdqat.precision import Precision
@@ -78,6 +78,8 @@ def test_the_command_says_what_it_found(run: Run, tmp_path: Path, capsys: pytest
     assert "in real numbers: stem, head" in said
     for runtime in runtimes.installed():
         assert f"{runtime}: pass, 355 images, agreement with the simulated model 100.00%" in said
+    layers = len(run.summary()["plans"]["2-bit"])
+    assert f"{layers} of {layers} layers read the codes of the simulated model in the reference\n" in said
     assert "times as much" in said
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
 
@@ -86,8 +88,9 @@ def test_verify_passes_the_file_and_prints_numbers(run: Run, file: Path, capsys:
     assert main(["verify", str(file), str(run.path), "--json"]) == 0
     for each in json.loads(capsys.readouterr().out):
         assert each["passes"]
-        assert each["different"] == 0
-        assert each["codes"] > 100_000
+        assert each["codes"]["exact"]["different"] == each["codes"]["edge"]["different"] == 0
+        assert each["codes"]["exact"]["count"] > 100_000
+        assert each["layers"] == dict.fromkeys(run.summary()["plans"]["2-bit"], 1.0)
         assert each["agreement"] == 1
         assert each["accuracy"] == run.summary()["accuracy"]["2-bit"]["test"]
 
@@ -131,7 +134,20 @@ def test_one_bit_in_openvino_has_binary_kernels(tmp_path: Path, capsys: pytest.C
     capsys.readouterr()
     assert main(["verify", str(run.path / "model.xml"), str(run.path), "--json"]) == 0
     (found,) = json.loads(capsys.readouterr().out)
-    assert (found["runtime"], found["agreement"], found["different"]) == ("openvino", 1, 0)
+    assert (found["runtime"], found["agreement"], found["codes"]["exact"]["different"]) == ("openvino", 1, 0)
+
+
+def test_a_qonnx_file_computes_as_the_simulated_model(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "model-qonnx.onnx"
+    assert main(["export", str(run.path), "--format", "qonnx", "--out", str(path)]) == 0
+    assert "onnxruntime: pass, 355 images, agreement with the simulated model 100.00%" in capsys.readouterr().out
+    assert "qonnx.custom_op.general" in {each.domain for each in onnx.load(path).graph.node}
+    assert main(["verify", str(path), str(run.path)]) == 0
+    other = trained(tmp_path / "other", "--bits", "2", "--seed", "1")
+    capsys.readouterr()
+    assert "does not pass in onnxruntime" in complaint(["verify", str(path), str(other.path)], capsys)
 
 
 def test_foreign_files_of_openvino_are_refused(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,7 +254,7 @@ def test_bench_times_the_file_beside_float32(
 
 
 def test_the_float32_file_is_the_full_precision_view(run: Run, tmp_path: Path) -> None:
-    chosen = frozen_run(run)
+    chosen = chosen_model(run)
     write_float(chosen, tmp_path / "float32.onnx")
     images, _ = next(iter(chosen.setup.test_batches()))
     with torch.no_grad():

@@ -14,7 +14,7 @@ from pdqat.export.freeze import Frozen
 from pdqat.export.onnx_file import to_onnx, with_codes
 from pdqat.export.operations import IntegerProduct
 from pdqat.export.runtimes import load
-from pdqat.export.verify import count_differences
+from pdqat.export.verify import compare_codes
 from pdqat.models.preresnet import preresnet_small
 from pdqat.models.resnet import resnet
 
@@ -30,11 +30,11 @@ def compare(found: Frozen, path: Path, runtime: str, x: Tensor, pack: bool = Fal
     off = np.abs(given - wanted.numpy()).max(1) > 1e-3
     assert off.mean() <= 0.1, "a code behind real numbers may move an image or two"
     path.write_bytes(with_codes(path, found.module, x).SerializeToString())
-    codes, different, real_codes, real_different = count_differences(found.module, load(runtime, path), x)
-    assert codes > 1000
-    assert real_codes > 0
-    assert real_different <= 1e-3 * real_codes
-    return different
+    codes = compare_codes(found.module, load(runtime, path), x)
+    assert codes.exact.count + codes.edge.count > 1000
+    assert codes.real.count > 0
+    assert codes.real.different <= 1e-3 * codes.real.count
+    return codes.exact.different + codes.edge.different
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

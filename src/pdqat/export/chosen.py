@@ -1,15 +1,18 @@
-"""A run's chosen model, loaded, frozen under a plan, and ready to be written."""
+"""A run's chosen model under a plan, ready to be written."""
 
 import copy
 import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+import torch
 from torch import Tensor, fx
 
 from pdqat.allocation.plan_file import read_plan
 from pdqat.errors import InputError
 from pdqat.export.freeze import Frozen, freeze
+from pdqat.export.verify import CODE_IMAGES, layer_agreement
 from pdqat.quantizers import SCHEMES
 from pdqat.training.config import Method
 from pdqat.training.files import load_checkpoint, write_atomically
@@ -19,15 +22,32 @@ from pdqat.training.setup import Setup
 
 @dataclass(frozen=True)
 class Chosen:
-    """A run's chosen model, frozen under one plan."""
+    """A run's chosen model under one plan."""
 
     setup: Setup
-    frozen: Frozen
     example: Tensor
 
+    @cached_property
+    def frozen(self) -> Frozen:
+        """In integers."""
+        return freeze(self.setup.net, self.setup.plan)
 
-def frozen_run(run: Run, plan: Path | None = None) -> Chosen:
-    """Load and freeze; with `plan` under another plan than the run's."""
+    @cached_property
+    @torch.no_grad()
+    def simulated(self) -> Tensor:
+        """The outputs of the simulated model for all test images."""
+        with self.setup.net.under(self.setup.plan):
+            return torch.cat([self.setup.net(images) for images, _ in self.setup.test_batches()])
+
+    @cached_property
+    def layers(self) -> dict[str, float]:
+        """Per quantised layer, the part of its codes of test images that reference and simulated model share."""
+        images, _ = next(iter(self.setup.test_batches()))
+        return layer_agreement(self.frozen, self.setup.net, self.setup.plan, images[:CODE_IMAGES])
+
+
+def chosen_model(run: Run, plan: Path | None = None) -> Chosen:
+    """Load it; with `plan` under another plan than the run's."""
     run.summary()
     config = run.config()
     if config.method is Method.FULL:
@@ -44,7 +64,7 @@ def frozen_run(run: Run, plan: Path | None = None) -> Chosen:
         setup.change_plan(read_plan(plan))
     setup.net.eval()
     example, _ = next(iter(setup.test_batches()))
-    return Chosen(setup, freeze(setup.net, setup.plan), example[:2])
+    return Chosen(setup, example[:2])
 
 
 def write_float(chosen: Chosen, path: Path) -> None:

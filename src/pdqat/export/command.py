@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from pdqat.errors import InputError
-from pdqat.export.chosen import Chosen, frozen_run, write_float
+from pdqat.export.chosen import Chosen, chosen_model, write_float
 from pdqat.export.deploy import describe, passes, verify_file, write_file
-from pdqat.export.formats import FORMATS
+from pdqat.export.formats import FORMATS, format_of
 from pdqat.export.speed import measure
 from pdqat.export.verify import Verified
 from pdqat.terminal import new_table
@@ -67,7 +67,7 @@ def _bench(options: argparse.Namespace) -> None:
     console = Console(stderr=options.json)
     with console.status("making the float32 file to compare with") as status, tempfile.TemporaryDirectory() as scratch:
         reference = Path(scratch) / "float32.onnx"
-        chosen = frozen_run(Run.open(folder), options.plan)
+        chosen = chosen_model(Run.open(folder), options.plan)
         write_float(chosen, reference)
         found = measure(options.file, reference, tuple(chosen.example.shape[1:]), status.update)
     if options.json:
@@ -92,9 +92,14 @@ def _export(options: argparse.Namespace) -> None:
         raise InputError(f"there is no folder {path.parent} to write {path.name} into")
     console = Console()
     with console.status("folding the network into integers") as status:
-        chosen = frozen_run(run, options.plan)
+        chosen = chosen_model(run, options.plan)
         found = write_file(chosen, path, form, options.pack, status.update)
-    _show_folded(console, chosen)
+        if form.in_integers:
+            status.update("comparing the integer reference with the simulated model")
+            layers = chosen.layers
+    if form.in_integers:
+        _show_folded(console, chosen)
+        _show_layers(console, layers)
     _show_verified(console, found)
     size = sum(path.with_suffix(each).stat().st_size for each in form.suffixes)
     with tempfile.TemporaryDirectory() as scratch:
@@ -107,11 +112,16 @@ def _verify(options: argparse.Namespace) -> None:
     run = Run.open(options.run)
     console = Console(stderr=options.json)
     with console.status("folding the network into integers") as status:
-        found = verify_file(frozen_run(run, options.plan), options.file, status.update)
+        chosen = chosen_model(run, options.plan)
+        found = verify_file(chosen, options.file, status.update)
+        status.update("comparing the integer reference with the simulated model")
+        layers = chosen.layers if format_of(options.file).in_integers else {}
     if options.json:
-        print(json.dumps([{**asdict(each), "passes": passes(each)} for each in found], indent=2))
+        every = [{**asdict(each), "passes": passes(each), "layers": layers} for each in found]
+        print(json.dumps(every, indent=2))
     else:
         _show_verified(console, found)
+        _show_layers(console, layers)
     failed = [each.runtime for each in found if not passes(each)]
     if failed:
         raise InputError(f"{options.file} does not pass in {', '.join(failed)}")
@@ -129,6 +139,15 @@ def _show_verified(console: Console, found: list[Verified]) -> None:
         _line(
             console, f"{each.runtime}: {'pass' if passes(each) else 'FAIL'}, {each.images:,} images, {describe(each)}"
         )
+
+
+def _show_layers(console: Console, layers: dict[str, float]) -> None:
+    if not layers:
+        return
+    same = sum(part == 1 for part in layers.values())
+    least = min(layers, key=lambda name: layers[name])
+    worst = f"; {least} the fewest, {layers[least]:.4%}" if layers[least] < 1 else ""
+    _line(console, f"{same} of {len(layers)} layers read the codes of the simulated model in the reference{worst}")
 
 
 def _line(console: Console, text: str) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from pdqat.errors import InputError
 from pdqat.export.chosen import Chosen
-from pdqat.export.runtimes import OPENVINO, Program, Session, load, needed
+from pdqat.export.runtimes import ONNX_RUNTIME, OPENVINO, Program, Session, load, needed
 from pdqat.export.verify import Verified, verify
 from pdqat.training.files import write_atomically
 
@@ -23,13 +23,15 @@ class Format:
     """One of FORMATS."""
 
     name: str
+    about: str
     suffixes: tuple[str, ...]
     """Of its files; the first is the one to name."""
     file: str
     """What it is called, unless told otherwise."""
+    in_integers: bool
+    """Whether it computes as the integer reference does."""
     packs: bool
     """Whether it can store weights in the bits that they need."""
-    about: str
     write: Callable[[Chosen, Path, bool], None]
     verify: Callable[[Chosen, Path, Tell], list[Verified]]
 
@@ -46,6 +48,12 @@ def format_of(path: Path) -> Format:
     found = [each for each in FORMATS.values() if each.suffix == path.suffix]
     if not found:
         raise InputError(f"{path.name} does not end in .onnx or .xml, which says its format")
+    if path.suffix == ".onnx":
+        from pdqat.export.onnx_file import read_onnx
+        from pdqat.export.qonnx_file import DOMAIN
+
+        is_qonnx = any(each.domain == DOMAIN for each in read_onnx(path).graph.node)
+        return FORMATS["qonnx" if is_qonnx else "onnx"]
     return found[0]
 
 
@@ -84,6 +92,24 @@ def _verify_openvino(chosen: Chosen, path: Path, tell: Tell) -> list[Verified]:
         return [_verified(chosen, OPENVINO, load(OPENVINO, path), load(OPENVINO, looking))]
 
 
+def _write_qonnx(chosen: Chosen, path: Path, _: bool) -> None:
+    from pdqat.export.qonnx_file import to_qonnx
+
+    model = to_qonnx(chosen.setup.net, chosen.setup.plan, chosen.example[:1])
+    write_atomically(path, model.SerializeToString())
+
+
+def _verify_qonnx(chosen: Chosen, path: Path, tell: Tell) -> list[Verified]:
+    from pdqat.export.onnx_file import read_onnx
+    from pdqat.export.qonnx_file import with_functions
+
+    with tempfile.TemporaryDirectory() as folder:
+        runnable = Path(folder) / "functions.onnx"
+        runnable.write_bytes(with_functions(read_onnx(path)).SerializeToString())
+        tell(f"verifying in {ONNX_RUNTIME}")
+        return [_verified(chosen, ONNX_RUNTIME, load(ONNX_RUNTIME, runnable), None, in_integers=False)]
+
+
 def _write_program(chosen: Chosen, path: Path, _: bool) -> None:
     batch = torch.export.Dim("batch", min=1)
     try:
@@ -102,32 +128,55 @@ def _verify_program(chosen: Chosen, path: Path, tell: Tell) -> list[Verified]:
     return [_verified(chosen, "torch", Program(torch.export.load(path)), None)]
 
 
-def _verified(chosen: Chosen, name: str, session: Session, with_codes: Session | None) -> Verified:
-    setup = chosen.setup
-    return verify(name, session, with_codes, chosen.frozen, setup.net, setup.plan, setup.test_batches())
+def _verified(
+    chosen: Chosen, name: str, session: Session, with_codes: Session | None, in_integers: bool = True
+) -> Verified:
+    frozen = chosen.frozen if in_integers else None
+    return verify(name, session, with_codes, frozen, chosen.simulated, chosen.setup.test_batches())
 
 
 FORMATS = {
     each.name: each
     for each in (
         Format(
-            "onnx",
-            (".onnx",),
-            "model.onnx",
-            True,
-            "integer kernels in ONNX Runtime and OpenVINO",
-            _write_onnx,
-            _verify_onnx,
+            name="onnx",
+            about="integer kernels in ONNX Runtime and OpenVINO",
+            suffixes=(".onnx",),
+            file="model.onnx",
+            in_integers=True,
+            packs=True,
+            write=_write_onnx,
+            verify=_verify_onnx,
         ),
         Format(
-            "openvino",
-            (".xml", ".bin"),
-            "model.xml",
-            True,
-            "the same for OpenVINO alone, with its binary kernel at 1 bit",
-            _write_openvino,
-            _verify_openvino,
+            name="openvino",
+            about="the same for OpenVINO alone, with its binary kernel at 1 bit",
+            suffixes=(".xml", ".bin"),
+            file="model.xml",
+            in_integers=True,
+            packs=True,
+            write=_write_openvino,
+            verify=_verify_openvino,
         ),
-        Format("torch", (".pt2",), "model.pt2", False, "a program of torch.export", _write_program, _verify_program),
+        Format(
+            name="qonnx",
+            about="the simulated network for FPGA tools",
+            suffixes=(".onnx",),
+            file="model-qonnx.onnx",
+            in_integers=False,
+            packs=False,
+            write=_write_qonnx,
+            verify=_verify_qonnx,
+        ),
+        Format(
+            name="torch",
+            about="a program of torch.export",
+            suffixes=(".pt2",),
+            file="model.pt2",
+            in_integers=True,
+            packs=False,
+            write=_write_program,
+            verify=_verify_program,
+        ),
     )
 }

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from pdqat.errors import InputError
-from pdqat.export.operations import Clip
+from pdqat.export.operations import SUMMAND_ZERO, Clip
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.quantizers import DoReFaActivation, Quantizer
@@ -101,6 +101,11 @@ class Codes:
     def above_lowest(self) -> Tensor:
         """All but the lowest."""
         return torch.arange(self.low + 1, self.high + 1)
+
+    @property
+    def zero(self) -> int:
+        """The zero point that they are stored with."""
+        return SUMMAND_ZERO if self.is_summand else 0
 
 
 def codes_of(quantizer: Quantizer, bits: int, name: str, is_summand: bool = False) -> Codes:

@@ -50,6 +50,8 @@ class RequantizedProduct(IntegerProduct):
 
     multiplier: Tensor
     offset: Tensor
+    exact: Tensor
+    """Per channel, whether every runtime computes these codes; else integers may lie on the edge of two of them."""
 
     def __init__(
         self,
@@ -58,6 +60,7 @@ class RequantizedProduct(IntegerProduct):
         signed: bool,
         multiplier: Tensor,
         offset: Tensor,
+        exact: Tensor,
         low: int,
         high: int,
         is_summand: bool,
@@ -65,6 +68,7 @@ class RequantizedProduct(IntegerProduct):
         super().__init__(weight, convolution, signed)
         self.register_buffer("multiplier", multiplier)
         self.register_buffer("offset", offset)
+        self.register_buffer("exact", exact)
         self.low, self.high = low, high
         self.is_summand = is_summand
         """Whether the codes are added to others, rather than read by a layer."""
@@ -101,11 +105,16 @@ class SumsToCodes(nn.Module):
 
     scale: Tensor
     shift: Tensor
+    exact: Tensor
+    """Per channel, as in RequantizedProduct."""
 
-    def __init__(self, scale: Tensor, shift: Tensor, above: int, low: int, high: int, is_summand: bool) -> None:
+    def __init__(
+        self, scale: Tensor, shift: Tensor, exact: Tensor, above: int, low: int, high: int, is_summand: bool
+    ) -> None:
         super().__init__()
         self.register_buffer("scale", scale)
         self.register_buffer("shift", shift)
+        self.register_buffer("exact", exact)
         self.above, self.low, self.high = above, low, high
         self.is_summand = is_summand
 

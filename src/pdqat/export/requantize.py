@@ -1,13 +1,14 @@
 """Requantisation: per channel M and an integer B, so that round(M (fine x acc + B)) is what float32 makes of acc.
 
 All that stands between an integer accumulator and the code that the next layer reads (scale, norm, clip, rounding) is a
-function of one number that never falls. So it is known by its thresholds: T_j is the smallest integer with a code of at
-least j. A line gives the same codes if it crosses j - 1/2 between T_j - 1 and T_j for every j:
+function of one number that never falls. So it is known by its thresholds T_j. A line gives the same codes if it crosses
+j - 1/2 between T_j - 1 and T_j for every j:
 
     M (fine x T_j + B) >= j - 1/2 > M (fine x (T_j - 1) + B)
 
 For a given integer B these are bounds on M. Of all B the one is taken that leaves M the widest interval, and M from its
-middle, so that no rounding of a runtime's own arithmetic comes near a threshold.
+middle, so that no rounding of a runtime's own arithmetic comes near a threshold. Whether any does is looked up, in the
+arithmetic of each runtime.
 """
 
 from collections.abc import Callable
@@ -17,11 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pdqat.export.thresholds import STEEPEST, Steps, rising
+
 WIDEST_SEARCH = 1 << 18
 """Candidates for B times thresholds, of one channel."""
+TRIES = 64
+"""So many of them are looked at in the arithmetic of the runtimes."""
+LEAST_ROOM = 1 + 4 * float(np.finfo(np.float32).eps)
+"""The least ratio of the bounds on M."""
+NUDGES, NUDGE = 64, 2.0**-22
+"""How many other multipliers are tried where no line is exact, and how far they are apart."""
 INT32 = 2**31 - 1
-STEEPEST = 512.0
-"""Codes that lie between two integers at most."""
 
 
 @dataclass(frozen=True)
@@ -31,127 +38,97 @@ class Requantization:
     multiplier: Tensor
     offset: Tensor
     exact: Tensor
-    """Whether the codes are those of float32 for every integer within reach."""
+    """Whether the codes are those of float32 for every integer within reach, in the arithmetic of every runtime."""
     constant: Tensor
     """Whether there is one code for all of them: then it is the offset, and integers count nothing."""
 
 
 def requantization(
-    function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, codes: Tensor, fine: int
+    function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, codes: Tensor, fine: int, zero: int = 0
 ) -> tuple[Requantization, Tensor]:
     """The line of a function from integers (channels, n) to codes that rises or falls, and the sign of its slope.
 
-    Where it falls the line is that of -integer.
+    Where it falls the line is that of -integer. The codes are stored with the zero point `zero`.
     """
-    falls = function(low[:, None])[:, 0] > function(high[:, None])[:, 0]
-    sign = torch.where(falls, -1, 1)
-    low, high = torch.where(falls, -high, low), torch.where(falls, -low, high)
-    found = thresholds(lambda integers: function(integers * sign[:, None]), low, high, codes)
-    return fit(found, low, high, codes, fine), sign
-
-
-def thresholds(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, codes: Tensor) -> Tensor:
-    """Per channel and code j the smallest integer from `low` to `high` with function(integer) >= j, or high + 1.
-
-    function    of integers (channels, n), to codes; never falls
-    low, high   per channel, what can occur
-    codes       all but the lowest, in rising order
-    """
-    first = low[:, None].expand(-1, len(codes)).clone()
-    last = (high + 1)[:, None].expand(-1, len(codes)).clone()
-    while bool((first < last).any()):
-        middle = (first + last) // 2
-        reached = function(torch.minimum(middle, high[:, None])) >= codes
-        searching = first < last
-        last = torch.where(searching & reached, middle, last)
-        first = torch.where(searching & ~reached, middle + 1, first)
-    return first
-
-
-def fit(found: Tensor, low: Tensor, high: Tensor, codes: Tensor, fine: int) -> Requantization:
-    """The line for each channel that has these thresholds, or the nearest one where no line has."""
-    channels = [
-        _fit_channel(row, int(low[index]), int(high[index]), codes.numpy().astype(np.float64), fine)
-        for index, row in enumerate(found.numpy())
-    ]
-    multipliers, offsets, exact, constant = zip(*channels, strict=True)
-    return Requantization(
+    steps, sign = rising(function, low, high, codes)
+    multipliers, offsets, exact = zip(*(_fit(each, fine, zero) for each in steps), strict=True)
+    found = Requantization(
         torch.tensor(multipliers, dtype=torch.float32),
         torch.tensor(offsets, dtype=torch.int32),
         torch.tensor(exact),
-        torch.tensor(constant),
+        torch.tensor([each.constant is not None for each in steps]),
     )
+    return found, sign
 
 
-def _fit_channel(at: np.ndarray, low: int, high: int, codes: np.ndarray, fine: int) -> tuple[float, int, bool, bool]:
-    if not ((at > low) & (at <= high)).any():  # one code for everything within reach
-        code = codes[at <= low].max(initial=codes[0] - 1)
-        return 1.0, int(code), True, True
-    half = codes - 0.5
-    reached = fine * at[at <= high].astype(np.float64), half[at <= high]
-    below = fine * (at[at > low] - 1).astype(np.float64), half[at > low]
-    slope, offset = _middle_line(reached, below, steepest=STEEPEST / fine)
+def product_codes(multiplier: np.float32, offset: int, totals: np.ndarray, zero: int) -> list[np.ndarray]:
+    """What round(multiplier x (total + offset)) is in the arithmetics of runtimes.
+
+    ONNX Runtime and the integer reference add whole numbers, and round them to float32 if they exceed 2^24. OpenVINO
+    adds offset x multiplier, as a real number, and then the zero point, before it rounds; other processors may add
+    without rounding the product.
+    """
+    together = (totals + offset).astype(np.float32) * multiplier
+    bias = np.float32(offset) * multiplier
+    apart = totals.astype(np.float32) * multiplier + bias
+    fused = (totals.astype(np.float32) * np.float64(multiplier) + bias).astype(np.float32)
+    return [
+        np.rint(values + np.float32(each)) - each for values in (together, apart, fused) for each in sorted({0, zero})
+    ]
+
+
+def _fit(steps: Steps, fine: int, zero: int) -> tuple[np.float32, int, bool]:
+    """Multiplier, offset, and whether they meet the steps; the nearest ones where none do."""
+    if steps.constant is not None:
+        return np.float32(1.0), steps.constant, True
+    totals = fine * steps.integers
+    slope, offset = steps.middle_line()
+    slope /= fine
     start = round(offset / slope)
-    reach = max(2, min(8 * fine, WIDEST_SEARCH // len(codes)))
+    reach = max(2, min(8 * fine, 2 * WIDEST_SEARCH // len(totals)))
     candidates = start + np.arange(-reach, reach + 1, dtype=np.float64)
-    most_left = INT32 - fine * max(abs(low), abs(high))  # so that integer + B fits
+    most_left = INT32 - fine * max(abs(steps.low), abs(steps.high))  # so that integer + B fits
     candidates = candidates[np.abs(candidates) <= most_left]
-    if not len(candidates):
-        return slope, int(np.clip(start, -most_left, most_left)), False, False
-    least, most = _multipliers(reached, below, candidates, STEEPEST / fine)
+    least, most = _multipliers(steps, totals, candidates, STEEPEST / fine)
+    least = np.maximum(least, most * 1e-6)
     with np.errstate(divide="ignore", invalid="ignore"):
-        room = np.where(most > least, most / np.maximum(least, most * 1e-6), 0.0)
-    best = int(room.argmax())
-    if room[best] < 1 + 4 * np.finfo(np.float32).eps:
-        return slope, int(np.clip(start, -most_left, most_left)), False, False
-    return float(np.sqrt(max(least[best], most[best] * 1e-6) * most[best])), int(candidates[best]), True, False
+        room = np.where(most > least, most / least, 0.0)
+    for best in np.argsort(-room, kind="stable")[:TRIES]:
+        if room[best] < LEAST_ROOM:
+            break
+        multiplier, chosen = np.float32(np.sqrt(least[best] * most[best])), int(candidates[best])
+        if all(steps.are_met(codes) for codes in product_codes(multiplier, chosen, totals, zero)):
+            return multiplier, chosen, True
+    offset = int(np.clip(start, -most_left, most_left))
+    return _off_the_edge(steps, slope, offset, fine, zero), offset, False
 
 
-_Points = tuple[np.ndarray, np.ndarray]
-"""Where the line is looked at, and the levels there."""
+def _off_the_edge(steps: Steps, slope: float, offset: int, fine: int, zero: int) -> np.float32:
+    """A multiplier next to the slope with which all arithmetics give the same codes, if not those of float32."""
+    levels = np.arange(steps.codes.min() - 1, steps.codes.max() + 2) - 0.5
+    for nudge in sorted(range(-NUDGES, NUDGES + 1), key=abs):
+        multiplier = np.float32(slope * (1 + nudge * NUDGE))
+        crossings = np.rint((levels / multiplier - offset) / fine)[:, None] + [-1, 0, 1]
+        totals = fine * np.clip(crossings, steps.low, steps.high).astype(np.int64)
+        codes = product_codes(multiplier, offset, totals, zero)
+        if all(np.array_equal(each, codes[0]) for each in codes):
+            return multiplier
+    return np.float32(slope)
 
 
 def _multipliers(
-    reached: _Points, below: _Points, offsets: np.ndarray, steepest: float
+    steps: Steps, totals: np.ndarray, offsets: np.ndarray, steepest: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each offset B the bounds between which M makes M (x + B) reach its levels, or stay below them."""
     least, most = np.zeros(len(offsets)), np.full(len(offsets), steepest)
-    for points, is_reached in ((reached, True), (below, False)):
-        for x, level in zip(*points, strict=True):
-            value = x + offsets
-            with np.errstate(divide="ignore", invalid="ignore"):
-                bound = level / value
-            from_below = value > 0 if is_reached else value < 0
-            from_above = value < 0 if is_reached else value > 0
-            least = np.where(from_below, np.maximum(least, bound), least)
-            most = np.where(from_above, np.minimum(most, bound), most)
-            impossible = (value == 0) & ((level > 0) if is_reached else (level <= 0))
-            most = np.where(impossible, -np.inf, most)
+    for x, level, is_reached in zip(totals, steps.levels, steps.reached, strict=True):
+        value = x + offsets
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bound = level / value
+        from_below = value > 0 if is_reached else value < 0
+        from_above = value < 0 if is_reached else value > 0
+        least = np.where(from_below, np.maximum(least, bound), least)
+        most = np.where(from_above, np.minimum(most, bound), most)
+        impossible = (value == 0) & ((level > 0) if is_reached else (level <= 0))
+        most = np.where(impossible, -np.inf, most)
     return least, most
-
-
-def _middle_line(reached: _Points, below: _Points, steepest: float) -> tuple[float, float]:
-    """Slope and offset of the line that keeps the largest vertical distance to all levels.
-
-    With slope u the offset is at least max(level - u x) over the points that reach theirs and at most min(level - u x)
-    over those that stay below; the room between is concave in u, so its highest point is found by golden sections.
-    """
-
-    def ends(slope: float) -> tuple[float, float]:
-        return float((reached[1] - slope * reached[0]).max()), float((below[1] - slope * below[0]).min())
-
-    def room(slope: float) -> float:
-        least, most = ends(slope)
-        return most - least
-
-    golden = (np.sqrt(5) - 1) / 2
-    first, last = 0.0, steepest
-    for _ in range(120):
-        width = golden * (last - first)
-        if room(last - width) < room(first + width):
-            first = last - width
-        else:
-            last = first + width
-    slope = (first + last) / 2
-    least, most = ends(slope)
-    return slope, (least + most) / 2

@@ -1,0 +1,113 @@
+"""Assembly: the graph of integer operations, as it grows. What is needed twice is made once."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from pdqat.errors import InputError
+from pdqat.export.folding import folded_norm, real_product, requantized_product, requantized_sum
+from pdqat.export.graph import Codes
+from pdqat.export.operations import Clip, ToCodes, ToReal
+from pdqat.export.values import Product, Real, Through, Value, Whole
+
+
+@dataclass(frozen=True)
+class Folded:
+    """How well a requantisation reproduces float32."""
+
+    name: str
+    channels: int
+    exact: int
+    """Channels whose codes are those of float32 for every integer within reach, in the arithmetic of every runtime."""
+
+
+class Assembly:
+    """Gives values the form that is asked for: real numbers, codes, or whole numbers that can be added."""
+
+    def __init__(self) -> None:
+        self.graph = fx.Graph()
+        self.root = nn.Module()
+        self.folded: list[Folded] = []
+        self._made: dict[tuple[Any, ...], fx.Node] = {}
+
+    def module(self) -> fx.GraphModule:
+        """All of it."""
+        self.graph.lint()
+        return fx.GraphModule(self.root, self.graph).eval()
+
+    def constant(self, value: Tensor) -> Real:
+        """A tensor of the model itself."""
+        name = f"constant{len(self.root._buffers)}"
+        self.root.register_buffer(name, value.detach().clone())
+        return Real(self.graph.get_attr(name))
+
+    def real(self, value: Value) -> fx.Node:
+        """A value in real numbers."""
+        if isinstance(value, Real):
+            return value.node
+        key = (value, "real")
+        if key not in self._made:
+            self._made[key] = self._make_real(value)
+        return self._made[key]
+
+    def _make_real(self, value: Value) -> fx.Node:
+        if isinstance(value, Whole):
+            return self.call("real", ToReal(value.step), value.node)
+        if isinstance(value, Product):
+            return self.call(value.name, real_product(value), value.codes)
+        assert isinstance(value, Through)
+        node = self.real(value.base)
+        for function in value.functions:
+            node = self.call("function", folded_norm(function), node)
+        return node
+
+    def codes_of(self, value: Value, codes: Codes, name: str) -> fx.Node:
+        """The codes of a value, folded into what makes it where that is whole numbers."""
+        key = (value, codes.low, codes.high, codes.factor, codes.step, codes.is_summand)
+        if key not in self._made:
+            base, functions = (value.base, value.functions) if isinstance(value, Through) else (value, ())
+            if isinstance(base, Product):
+                product = requantized_product(base, functions, codes)
+                self._fold(base.name, product.exact)
+                self._made[key] = self.call(base.name, product, base.codes)
+            elif isinstance(base, Whole):
+                rounding = requantized_sum(base, functions, codes)
+                self._fold(f"{name} (its input)", rounding.exact)
+                self._made[key] = self.call(name, rounding, base.node)
+            else:
+                if not codes.has_zero:
+                    raise InputError(f"layer {name} can't be exported: it reads signs (1 bit) of real numbers")
+                node = self.real(value)
+                self._made[key] = self.call(
+                    name, ToCodes(codes.factor, codes.step, codes.low, codes.high, codes.is_summand), node
+                )
+        return self._made[key]
+
+    def _fold(self, name: str, exact: Tensor) -> None:
+        self.folded.append(Folded(name, len(exact), int(exact.sum())))
+
+    def call(self, name: str, module: nn.Module, *inputs: fx.Node) -> fx.Node:
+        """An operation, under a name of its own."""
+        unique = f"{name.replace('.', '_')}_{len(self.root._modules)}"
+        self.root.add_module(unique, module)
+        return self.graph.call_module(unique, inputs)
+
+    def whole(self, value: Value) -> Whole | None:
+        """A value as whole numbers, if that is what it is: sums, also behind clips at whole numbers of their step."""
+        if isinstance(value, Whole):
+            return value
+        if not isinstance(value, Through) or not isinstance(value.base, Whole):
+            return None
+        found = value.base
+        for clip in value.functions:
+            if not isinstance(clip, Clip):
+                return None
+            low, high = (None if each is None else each / found.step for each in (clip.low, clip.high))
+            if any(each is not None and each != round(each) for each in (low, high)):
+                return None
+            lowest = found.low if low is None else max(round(low), found.low)
+            highest = found.high if high is None else min(round(high), found.high)
+            node = self.call("clip", Clip(lowest, highest), found.node)
+            found = Whole(node, found.step, lowest, highest, found.above)
+        return found
