@@ -12,11 +12,12 @@ from pdqat import prepare
 from pdqat.errors import InputError
 from pdqat.export.freeze import Frozen
 from pdqat.export.onnx_file import to_onnx, with_codes
-from pdqat.export.operations import IntegerProduct
+from pdqat.export.operations import IntegerProduct, ProductSums
 from pdqat.export.runtimes import load
-from pdqat.export.verify import compare_codes
+from pdqat.export.verify import compare_codes, layer_agreement
 from pdqat.models.preresnet import preresnet_small
 from pdqat.models.resnet import resnet
+from pdqat.quantizers import PowerOfTwo
 
 RUNTIMES = ["onnxruntime", "openvino"]
 
@@ -45,6 +46,23 @@ def test_codes_of_a_pre_activation_network_are_the_references(tmp_path: Path, ru
     net = prepare(preresnet_small(channels=3), images(), bits, quantizer="dorefa-int8", integer_sums=True)
     different = compare(frozen(trained_like(net, 1)), tmp_path / "model.onnx", runtime, images(32))
     assert different == 0
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_steep_roundings_of_few_bits_are_exact_too(tmp_path: Path, runtime: str) -> None:
+    """Where an integer is many codes wide, no integer offset is fine enough."""
+    pytest.importorskip(runtime)
+    torch.manual_seed(0)
+    net = prepare(preresnet_small(channels=3), images(), 2, quantizer="dorefa-int8", integer_sums=True)
+    net = trained_like(net, 1)
+    for module in net.modules():
+        if isinstance(module, PowerOfTwo):
+            module.largest *= 0.06
+    found = frozen(net)
+    assert any(isinstance(each, ProductSums) for each in found.module.modules())
+    assert all(each.exact == each.channels for each in found.folded)
+    assert set(layer_agreement(found, net, next(iter(net.plans.values())), images(32)).values()) == {1.0}
+    assert compare(found, tmp_path / "model.onnx", runtime, images(32)) == 0
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

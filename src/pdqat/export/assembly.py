@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from pdqat.errors import InputError
-from pdqat.export.folding import folded_norm, real_product, requantized_product, requantized_sum
+from pdqat.export.folding import folded_norm, real_product, requantized_product, requantized_sum, rounded_product
 from pdqat.export.graph import Codes
 from pdqat.export.operations import Clip, ToCodes, ToReal
 from pdqat.export.values import Product, Real, Through, Value, Whole
@@ -68,9 +68,7 @@ class Assembly:
         if key not in self._made:
             base, functions = (value.base, value.functions) if isinstance(value, Through) else (value, ())
             if isinstance(base, Product):
-                product = requantized_product(base, functions, codes)
-                self._fold(base.name, product.exact)
-                self._made[key] = self.call(base.name, product, base.codes)
+                self._made[key] = self._rounded(base, functions, codes)
             elif isinstance(base, Whole):
                 rounding = requantized_sum(base, functions, codes)
                 self._fold(f"{name} (its input)", rounding.exact)
@@ -83,6 +81,16 @@ class Assembly:
                     name, ToCodes(codes.factor, codes.step, codes.low, codes.high, codes.is_summand), node
                 )
         return self._made[key]
+
+    def _rounded(self, base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> fx.Node:
+        product = requantized_product(base, functions, codes)
+        if base.promised and not bool(product.exact.all()):
+            sums, rounding = rounded_product(base, functions, codes)
+            if int(rounding.exact.sum()) > int(product.exact.sum()):
+                self._fold(base.name, rounding.exact)
+                return self.call(base.name, rounding, self.call(base.name, sums, base.codes))
+        self._fold(base.name, product.exact)
+        return self.call(base.name, product, base.codes)
 
     def _fold(self, name: str, exact: Tensor) -> None:
         self.folded.append(Folded(name, len(exact), int(exact.sum())))

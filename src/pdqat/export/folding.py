@@ -1,12 +1,14 @@
 """Folding: what lies between integers and what reads them becomes one operation."""
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.export.graph import Codes, convolution
-from pdqat.export.operations import RealProduct, RequantizedProduct, ScaleShift, SumsToCodes
+from pdqat.export.operations import ProductSums, RealProduct, RequantizedProduct, ScaleShift, SumsToCodes
 from pdqat.export.requantize import requantization
 from pdqat.export.requantize_sums import sums_line
 from pdqat.export.values import Product, Whole
@@ -16,13 +18,7 @@ LARGEST_WEIGHT = 127
 
 def requantized_product(base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> RequantizedProduct:
     """A product, functions of it and the rounding to codes, in one operation."""
-    bias = base.layer.bias
-
-    def epilogue(integers: Tensor) -> Tensor:
-        values = (integers.double() * base.scale[:, None]).float()
-        values = values if bias is None else values + bias[:, None]
-        return _apply(functions, codes, values)
-
+    epilogue = _epilogue(base, functions, codes)
     fine = LARGEST_WEIGHT // max(int(base.weight.abs().max()), 1)
     found, sign = requantization(epilogue, base.low, base.high, codes.above_lowest, fine, codes.zero)
     factor = fine * sign * ~found.constant
@@ -38,6 +34,24 @@ def requantized_product(base: Product, functions: tuple[nn.Module, ...], codes: 
         codes.high,
         codes.is_summand,
     )
+
+
+def rounded_product(base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> tuple[ProductSums, SumsToCodes]:
+    """The same in two operations, by a line in real numbers: its offset is finer than a whole number."""
+    found = sums_line(_epilogue(base, functions, codes), base.low, base.high, codes.above_lowest, 0, codes.zero)
+    sums = ProductSums(base.weight, convolution(base.name, base.layer), base.signed)
+    return sums, SumsToCodes(found.slope, found.shift, found.exact, 0, codes.low, codes.high, codes.is_summand)
+
+
+def _epilogue(base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> Callable[[Tensor], Tensor]:
+    bias = base.layer.bias
+
+    def epilogue(integers: Tensor) -> Tensor:
+        values = (integers.double() * base.scale[:, None]).float()
+        values = values if bias is None else values + bias[:, None]
+        return _apply(functions, codes, values)
+
+    return epilogue
 
 
 def requantized_sum(base: Whole, functions: tuple[nn.Module, ...], codes: Codes) -> SumsToCodes:

@@ -28,7 +28,7 @@ from pdqat.export.graph import (
     traced,
 )
 from pdqat.export.operations import ToReal
-from pdqat.export.values import SIGNED_BELOW, Product, Real, Value, Whole, through
+from pdqat.export.values import EXACT_BITS, SIGNED_BELOW, Product, Real, Value, Whole, through
 from pdqat.layers import Network
 from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
@@ -155,6 +155,7 @@ class _Freezer:
             self._codes_read(given, codes, name),
             codes.low >= 0 and codes.high < SIGNED_BELOW,
             grid.integers,
+            max(precision.weight, precision.activation) <= EXACT_BITS,
             scale,
             ends.amin(0).sum(1),
             ends.amax(0).sum(1),

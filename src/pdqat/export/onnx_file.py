@@ -19,6 +19,7 @@ from pdqat.export.operations import (
     SUMMAND_ZERO,
     Clip,
     IntegerProduct,
+    ProductSums,
     RealProduct,
     RequantizedProduct,
     ScaleShift,
@@ -236,10 +237,13 @@ class Writer:
         product = self._product(name, module, given, module.multiplier, module.offset)
         return self._round(name, product, module.low, module.high, module.is_summand)
 
-    def _real_product(self, name: str, module: RealProduct, given: str) -> str:
-        product = self._product(name, module, given, torch.ones_like(module.scale), None)
+    def _product_sums(self, name: str, module: IntegerProduct, given: str) -> str:
+        product = self._product(name, module, given, torch.ones(len(module.weight)), None)
         # Through whole numbers and back: else runtimes fold the scale into the weights, and sums are rounded.
-        real = self._as_float(self._emit("Cast", [product], to=TensorProto.INT32))
+        return self._as_float(self._emit("Cast", [product], to=TensorProto.INT32))
+
+    def _real_product(self, name: str, module: RealProduct, given: str) -> str:
+        real = self._product_sums(name, module, given)
         dims = module.weight.dim()
         scaled = self._emit("Mul", [real, self._per_channel(module.scale, dims)])
         return self._emit("Add", [scaled, self._per_channel(module.bias, dims)])
@@ -362,6 +366,7 @@ class Writer:
 
 _MODULES: dict[type[nn.Module], Callable[[Writer, str, Any, str], str]] = {
     RequantizedProduct: Writer._requantized,
+    ProductSums: Writer._product_sums,
     RealProduct: Writer._real_product,
     SumsToCodes: Writer._sums_to_codes,
     ToCodes: Writer._to_codes,

@@ -150,6 +150,12 @@ class _BinaryWriter(Writer):
         line = self._emit("Mul", [above, self._per_channel(module.multiplier, 4)])
         return self._round(name, line, module.low, module.high, module.is_summand)
 
+    def _product_sums(self, name: str, module: IntegerProduct, given: str) -> str:
+        if name not in self.binary:
+            return super()._product_sums(name, module, given)
+        sums, size = self._signed_sums(module, given)
+        return self._emit("Mul", [sums, self._per_channel(size, 4)])
+
     def _real_product(self, name: str, module: RealProduct, given: str) -> str:
         if name not in self.binary:
             return super()._real_product(name, module, given)

@@ -80,6 +80,14 @@ class RequantizedProduct(IntegerProduct):
         return rounded(total, self.low, self.high)
 
 
+class ProductSums(IntegerProduct):
+    """Codes in, sums of products out: for a rounding that no integer offset reproduces."""
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """The sums, as whole numbers."""
+        return self.accumulate(codes).to(torch.int32)
+
+
 class RealProduct(IntegerProduct):
     """Codes in, real numbers out: scale x product + bias, for outputs that are not rounded."""
 

@@ -11,6 +11,9 @@ SIGNED_BELOW = 129
 unsigned codes and signed weights in 16 bits, which 2 x 255 x 127 exceeds, and OpenVINO's kernels for signed codes and
 signed weights give other numbers."""
 
+EXACT_BITS = 2
+"""Layers of up to so many bits give the codes of float32 even where that takes them a slower kernel."""
+
 
 @dataclass(frozen=True, eq=False)
 class Real:
@@ -41,6 +44,8 @@ class Product:
     """Whether weights may be stored as signed bytes: see SIGNED_BELOW."""
     weight: Tensor
     """Whole numbers."""
+    promised: bool
+    """Whether its bits are so few that every code is promised to be exact: see EXACT_BITS."""
     scale: Tensor
     """Per channel, of the output's whole numbers."""
     low: Tensor
