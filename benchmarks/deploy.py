@@ -64,11 +64,13 @@ def train_all(jobs: int) -> None:
     train(run_of(MIXED), [*MIXED_TRAINED, "--from", str(start), "--plan", str(plan)])
 
 
-def kept(path: Path, make: Callable[[], Any]) -> Any:
-    """What was measured before, or else now."""
+def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was measured before, or else now; with the code that it was measured on."""
     if not path.exists():
-        write_atomically(path, (json.dumps(make(), indent=1) + "\n").encode())
-    return json.loads(path.read_text())
+        content = {"commit": commit(), "date": machine()["date"], **make()}
+        write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
 
 
 def deployed(name: str, console: Console) -> dict[str, Any]:
@@ -97,19 +99,21 @@ def deployed(name: str, console: Console) -> dict[str, Any]:
     return {"name": name, **kept(run.path / "deployed.json", make)}
 
 
-def timed(name: str, console: Console) -> list[dict[str, Any]]:
+def timed(name: str, console: Console) -> dict[str, Any]:
     """Seconds of a run's files."""
     path = run_of(name).path
 
-    def make() -> list[dict[str, Any]]:
+    def make() -> dict[str, Any]:
         files = [path / "model.onnx", *([path / "model.xml"] if name.startswith("1") else [])]
         return _timed(name, files, path / "float32.onnx", console, (1, 64))
 
-    return list(kept(path / "speed.json", make))
+    return kept(path / "speed.json", make)
 
 
-def timed_wide(bits: str, console: Console) -> list[dict[str, Any]]:
-    def make() -> list[dict[str, Any]]:
+def timed_wide(bits: str, console: Console) -> dict[str, Any]:
+    """The same for a wide network, which has not learned anything."""
+
+    def make() -> dict[str, Any]:
         torch.manual_seed(0)
         example, model = torch.randn(8, 3, 32, 32), preresnet(20, WIDE)
         net = prepare(model, example, bits, quantizer="dorefa-int8", integer_sums=True).eval()
@@ -122,18 +126,16 @@ def timed_wide(bits: str, console: Console) -> list[dict[str, Any]]:
             reference.write_bytes(to_onnx(fx.symbolic_trace(net.restore().eval()), example).SerializeToString())
             return _timed(bits, files[: 2 if bits == "1" else 1], reference, console, WIDE_BATCHES)
 
-    return list(kept(FOLDER / f"speed-wide-{bits}.json", make))
+    return kept(FOLDER / f"speed-wide-{bits}.json", make)
 
 
-def _timed(
-    name: str, files: list[Path], reference: Path, console: Console, batches: tuple[int, ...]
-) -> list[dict[str, Any]]:
+def _timed(name: str, files: list[Path], reference: Path, console: Console, batches: tuple[int, ...]) -> dict[str, Any]:
     found = []
     for file in files:
         rows = measure(file, reference, (3, 32, 32), lambda what: console.print(f"{name} bits: {what}"), batches)
         form = BINARY if file.suffix == ".xml" else "onnx"
-        found += [{"format": form, "date": machine()["date"], **asdict(each)} for each in rows]
-    return found
+        found += [{"format": form, **asdict(each)} for each in rows]
+    return {"rows": found}
 
 
 def show(entries: list[dict[str, Any]], console: Console) -> None:
@@ -157,8 +159,8 @@ def show(entries: list[dict[str, Any]], console: Console) -> None:
     for heading in ("bits", "width", "format", "runtime", "threads", "batch", "times float32", "images/s"):
         table.add_column(heading)
     for entry in entries:
-        for width, rows in ((1, entry.get("speed", [])), (WIDE, entry.get("speed_wide", []))):
-            for each in rows:
+        for width, key in ((1, "speed"), (WIDE, "speed_wide")):
+            for each in entry.get(key, {"rows": []})["rows"]:
                 ratio = "{median:.2f} [{low:.2f}, {high:.2f}]".format(**each["ratio"])
                 speed = f"{each['batch'] / each['integer']['median']:,.0f}"
                 place = [entry["name"], width, each["format"], each["runtime"], each["threads"], each["batch"]]
@@ -188,8 +190,7 @@ def main() -> None:
             entry["speed_wide"] = timed_wide(name, console)
         entries.append(entry)
     if entries:
-        content = {"commit": commit(), "trained": TRAINED, "mixed": MIXED_TRAINED, "networks": entries}
-        write("deploy", content)
+        write("deploy", {"trained": TRAINED, "mixed": MIXED_TRAINED, "networks": entries})
         show(entries, console)
         console.print(f"written: {RESULTS / 'deploy.json'}")
 

@@ -1,4 +1,4 @@
-"""The command line: pdqat train, eval, show, sensitivity, plan, export, verify, paper and data."""
+"""The command line: pdqat train, eval, show, sensitivity, plan, export, verify, bench, paper and data."""
 
 import argparse
 import dataclasses

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, fx, nn
 
 from deployed_networks import Own, frozen, images, trained_like
 from pdqat import prepare
@@ -126,6 +127,44 @@ def test_a_function_that_onnx_does_not_get_is_named() -> None:
     net = trained_like(prepare(Odd(4, 1, 1), images(), 2), 0)
     with pytest.raises(InputError, match=r"the function .* can't be written to ONNX"):
         to_onnx(frozen(net).module, images())
+
+
+@pytest.mark.parametrize(("width", "kernels"), [(4, 0), (8, 3), (12, 0)])
+def test_the_binary_kernel_is_used_where_it_is_right(tmp_path: Path, width: int, kernels: int) -> None:
+    pytest.importorskip("openvino")
+    from pdqat.export import openvino_file
+
+    torch.manual_seed(0)
+    layers = [nn.Conv2d(width, width, 3, padding=1, bias=False) for _ in range(3)]
+    blocks = [each for layer in layers for each in (nn.BatchNorm2d(width), nn.Hardtanh(0, 1), layer)]
+    first, last = nn.Conv2d(3, width, 1), [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 5)]
+    net = trained_like(prepare(nn.Sequential(first, *blocks, *last), images(), 1), 1)
+    found, x, path = frozen(net), images(32), tmp_path / "model.xml"
+    assert len(openvino_file.binary_products(found.module)) == kernels
+    openvino_file.save(openvino_file.to_openvino(found.module, x, pack=False), path)
+    looking = tmp_path / "codes.xml"
+    openvino_file.save(openvino_file.with_codes(path, found.module, x), looking)
+    codes = compare_codes(found.module, load("openvino", looking), x)
+    assert codes.exact.count > 1000
+    assert codes.exact.different == codes.edge.different == 0
+
+
+def test_modules_without_effect_and_in_place_functions_are_written() -> None:
+    layers = [nn.Conv2d(3, 4, 3), nn.Identity(), nn.ReLU6(inplace=True), nn.Dropout(), nn.Conv2d(4, 4, 3), nn.ReLU()]
+    model = to_onnx(fx.symbolic_trace(nn.Sequential(*layers).eval()), images())
+    assert [node.op_type for node in model.graph.node] == ["Conv", "Clip", "Conv", "Relu", "Identity"]
+
+
+def test_a_file_without_inputs_is_refused(tmp_path: Path) -> None:
+    constant = onnx.helper.make_node("Constant", [], ["output"], value_float=1.0)
+    output = onnx.helper.make_tensor_value_info("output", onnx.TensorProto.FLOAT, [])
+    graph = onnx.helper.make_graph([constant], "empty", [], [output])
+    opset = [onnx.helper.make_opsetid("", 21)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), tmp_path / "model.onnx")
+    for runtime in RUNTIMES:
+        pytest.importorskip(runtime)
+        with pytest.raises(InputError, match="has 0 inputs; a model that was exported here has one"):
+            load(runtime, tmp_path / "model.onnx")
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:

@@ -31,7 +31,8 @@ def add_commands(commands: Any) -> None:
     export.add_argument("run", type=Path, metavar="RUN", help="run folder")
     about = "; ".join(f"{each.name}: {each.about}" for each in FORMATS.values())
     export.add_argument("--format", choices=list(FORMATS), default="onnx", help=f"{about} (default: onnx)")
-    export.add_argument("--out", type=Path, metavar="FILE", help="(default: RUN/model, with the format's ending)")
+    names = ", ".join(each.file for each in FORMATS.values())
+    export.add_argument("--out", type=Path, metavar="FILE", help=f"(default: in the run folder {names})")
     export.add_argument("--plan", type=Path, metavar="PLAN", help="another plan than the run's")
     export.add_argument("--pack", action="store_true", help="store weights in the bits that they need")
 
@@ -62,6 +63,9 @@ def _bench(options: argparse.Namespace) -> None:
     folder = options.run or options.file.parent
     if not options.file.is_file():
         raise InputError(f"there is no file {options.file}")
+    form = format_of(options.file)
+    if not form.in_integers:
+        raise InputError(f"{options.file} is a {form.name} file, which no runtime runs as it is: bench the onnx one")
     if not (folder / "config.toml").exists():
         raise InputError(f"{folder} is not a run folder: give the run that {options.file.name} was exported from")
     console = Console(stderr=options.json)
@@ -102,10 +106,8 @@ def _export(options: argparse.Namespace) -> None:
         _show_layers(console, layers)
     _show_verified(console, found)
     size = sum(path.with_suffix(each).stat().st_size for each in form.suffixes)
-    with tempfile.TemporaryDirectory() as scratch:
-        write_float(chosen, Path(scratch) / "float32.onnx")
-        before = (Path(scratch) / "float32.onnx").stat().st_size
-    _line(console, f"{path}: {size:,} bytes; the float32 export takes {before:,}, {before / size:.1f} times as much")
+    weights = 4 * sum(each.numel() for name, each in chosen.setup.net.named_parameters() if ".views." not in name)
+    _line(console, f"{path}: {size:,} bytes, {size / weights:.1%} of the {weights:,} of the weights in float32")
 
 
 def _verify(options: argparse.Namespace) -> None:

@@ -41,7 +41,9 @@ def write_file(
 
 
 def _rename(unverified: Path, path: Path, form: Format) -> None:
-    """The named file goes first and comes last: if this is cut short, there is none beside another's weights."""
+    """Of two files the named one goes first and comes last: cut short, there is none beside another's weights."""
+    if any(path.with_suffix(suffix).is_dir() for suffix in form.suffixes):
+        raise InputError(f"{path} can't be written: there is a folder of that name, or of its .bin's")
     if len(form.suffixes) > 1:
         path.unlink(missing_ok=True)
     for suffix in reversed(form.suffixes):
@@ -70,10 +72,13 @@ def passes(found: Verified) -> bool:
 def describe(found: Verified) -> str:
     """In one line."""
     codes = found.codes
-    kinds = ((codes.edge, "in inexact channels"), (codes.real, "behind real numbers"))
-    others = "".join(f", {each.different} of {each.count:,} {where}" for each, where in kinds if each.count)
+    kinds = (
+        (codes.exact, "codes differ from the reference"),
+        (codes.edge, "in inexact channels"),
+        (codes.real, "behind real numbers"),
+    )
+    differences = "".join(f", {each.different} of {each.count:,} {where}" for each, where in kinds if each.count)
     return (
         f"agreement with the simulated model {found.agreement:.2%}, accuracy {found.accuracy:.2%} (simulated "
-        f"{found.simulated_accuracy:.2%}), {codes.exact.different} of {codes.exact.count:,} codes differ from the "
-        f"reference{others}"
+        f"{found.simulated_accuracy:.2%}){differences}"
     )

@@ -18,6 +18,7 @@ from pdqat.errors import InputError
 from pdqat.export.assembly import Assembly, Folded
 from pdqat.export.folding import LARGEST_WEIGHT
 from pdqat.export.graph import (
+    WITHOUT_EFFECT,
     Codes,
     check_padding,
     codes_of,
@@ -83,7 +84,7 @@ class _Freezer:
                 return self._layer(str(node.target), module, self._value(node, 0))
             if isinstance(module, PrecisionNorm):
                 return self._norm(str(node.target), module, self._value(node, 0))
-            if isinstance(module, nn.Identity | nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
+            if isinstance(module, WITHOUT_EFFECT):
                 return self._value(node, 0)
         function = function_of_numbers(node, self._modules)
         if function is not None:

@@ -16,6 +16,9 @@ from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.quantizers import DoReFaActivation, Quantizer
 
+WITHOUT_EFFECT = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+"""In evaluation."""
+
 
 class _Tracer(fx.Tracer):
     """Keeps layers and norms in one piece."""

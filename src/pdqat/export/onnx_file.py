@@ -15,6 +15,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.errors import InputError
+from pdqat.export.graph import WITHOUT_EFFECT, function_of_numbers
 from pdqat.export.operations import (
     SUMMAND_ZERO,
     Clip,
@@ -38,7 +39,7 @@ try:
     from ml_dtypes import uint4
     from onnx import TensorProto, helper, numpy_helper
 except ImportError as error:
-    raise InputError("writing ONNX needs onnx: pip install 'pdqat[export]'") from error
+    raise InputError("ONNX files need onnx: pip install 'pdqat[export]'") from error
 
 
 def to_onnx(module: fx.GraphModule, example: Tensor, pack: bool = False) -> "onnx.ModelProto":
@@ -94,6 +95,7 @@ class Writer:
 
     def __init__(self, module: fx.GraphModule, example: Tensor, pack: bool = False) -> None:
         self._module = module
+        self._modules = dict(module.named_modules())
         self._pack = pack
         self._example = example
         self._nodes: list[Any] = []
@@ -135,8 +137,13 @@ class Writer:
         if node.op == "get_attr":
             return self._constant(getattr(self._module, str(node.target)))
         given = [self._names[each] for each in node.all_input_nodes]
+        clip = function_of_numbers(node, self._modules)
+        if clip is not None:
+            return self._clip("", clip, given[0])
         if node.op == "call_module":
-            module = self._module.get_submodule(str(node.target))
+            module = self._modules[str(node.target)]
+            if isinstance(module, WITHOUT_EFFECT):
+                return given[0]
             for kind, write in _MODULES.items():
                 if isinstance(module, kind):  # by its name, since another format may write it otherwise
                     return str(getattr(self, write.__name__)(str(node.target), module, given[0]))
@@ -276,6 +283,8 @@ class Writer:
 
     def _clip(self, _: str, module: Clip, given: str) -> str:
         above = self._above.get(given, 0)
+        if not above and (module.low, module.high) == (0, None):
+            return self._emit("Relu", [given])
         limits = ["" if each is None else self._scalar(each + above) for each in (module.low, module.high)]
         clipped = self._emit("Clip", [given, *limits])
         if above:
@@ -290,17 +299,6 @@ class Writer:
         tensors = (module.weight, module.bias, module.running_mean, module.running_var)
         constants = [self._constant(each) for each in tensors]
         return self._emit("BatchNormalization", [given, *constants], epsilon=module.eps)
-
-    def _relu(self, _: str, module: nn.ReLU, given: str) -> str:
-        return self._emit("Relu", [given])
-
-    def _clamp(self, node: fx.Node, given: list[str]) -> str:
-        limits = dict(zip(("min", "max"), node.args[1:], strict=False)) | node.kwargs
-        bounds = ["" if limits.get(name) is None else self._operand(limits[name]) for name in ("min", "max")]
-        return self._emit("Clip", [given[0], *bounds])
-
-    def _relu_function(self, node: fx.Node, given: list[str]) -> str:
-        return self._emit("Relu", [given[0]])
 
     def _convolution(self, _: str, module: Any, given: str) -> str:
         options = {name: getattr(module, name) for name in ("stride", "padding", "dilation", "groups")}
@@ -378,7 +376,6 @@ _MODULES: dict[type[nn.Module], Callable[[Writer, str, Any, str], str]] = {
     nn.Conv3d: Writer._convolution,
     nn.Linear: Writer._linear,
     _BatchNorm: Writer._norm,
-    nn.ReLU: Writer._relu,
     nn.Flatten: Writer._flatten,
     nn.MaxPool2d: Writer._pool,
     nn.AvgPool2d: Writer._pool,
@@ -388,10 +385,8 @@ _FUNCTIONS: dict[Any, Callable[[Writer, fx.Node, list[str]], str]] = {
     "mean": Writer._mean,
     "flatten": Writer._flattened,
     "add": Writer._add,
-    "clamp": Writer._clamp,
-    "clip": Writer._clamp,
-    "relu": Writer._relu_function,
     "iadd": Writer._add,
+    "add_": Writer._add,
 }
 
 

@@ -6,6 +6,7 @@ them the requantisation is one threshold a channel, which the kernel applies its
 """
 
 import io
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from torch import Tensor, fx
 from pdqat.errors import InputError
 from pdqat.export.onnx_file import Writer, convolution_attributes
 from pdqat.export.operations import IntegerProduct, RealProduct, RequantizedProduct, SumsToCodes, ToCodes, rounded
+from pdqat.export.runtimes import read_model, reason
 
 try:
     import openvino
@@ -27,6 +29,8 @@ DOMAIN = "org.openvinotoolkit"
 """Of the operations that OpenVINO adds to ONNX."""
 MOST_READERS = 4
 """Of the same codes."""
+WHOLE_BYTES = 8
+"""The kernel gives wrong sums for other numbers of input channels than multiples of this one."""
 
 
 def to_openvino(module: fx.GraphModule, example: Tensor, pack: bool) -> "openvino.Model":
@@ -36,15 +40,18 @@ def to_openvino(module: fx.GraphModule, example: Tensor, pack: bool) -> "openvin
 
 def save(model: "openvino.Model", path: Path) -> None:
     """Write PATH.xml and, beside it, PATH.bin."""
-    openvino.save_model(model, path, compress_to_fp16=False)
+    try:
+        openvino.save_model(model, path, compress_to_fp16=False)
+    except RuntimeError as error:
+        raise InputError(f"can't write {path}: {reason(error)}") from error
+    for suffix in (".xml", ".bin"):
+        with path.with_suffix(suffix).open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def with_codes(path: Path, module: fx.GraphModule, example: Tensor) -> "openvino.Model":
     """A file of a frozen module with all codes as outputs too, called codes/OPERATION."""
-    try:
-        model = openvino.Core().read_model(path)
-    except RuntimeError as error:
-        raise InputError(f"{path} is damaged or not a model of OpenVINO's, or its .bin is missing") from error
+    model = read_model(openvino.Core(), path)
     for packed in (False, True):
         writer = _BinaryWriter(module, example, packed)
         if _kinds(_made(writer)) == _kinds(model):
@@ -92,7 +99,8 @@ def _reads_signs(module: fx.GraphModule, node: fx.Node) -> bool:
     if not isinstance(source, RequantizedProduct | SumsToCodes | ToCodes) or (source.low, source.high) != (0, 1):
         return False
     sizes = set(product.weight[product.weight.flatten(1).any(1)].abs().flatten().tolist())
-    return product.weight.dim() == 4 and product.convolution["groups"] == 1 and len(sizes) == 1
+    plain = product.weight.dim() == 4 and product.convolution["groups"] == 1
+    return plain and product.weight.shape[1] % WHOLE_BYTES == 0 and len(sizes) == 1
 
 
 class _BinaryWriter(Writer):

@@ -8,13 +8,22 @@ import operator
 from dataclasses import replace
 from typing import Any
 
+import onnx.parser
 import torch
-from torch import Tensor, fx, nn
+from torch import Tensor, fx
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.errors import InputError
-from pdqat.export.graph import Codes, check_padding, codes_of, convolution, evaluating, function_of_numbers, traced
+from pdqat.export.graph import (
+    Codes,
+    check_padding,
+    codes_of,
+    convolution,
+    evaluating,
+    function_of_numbers,
+    traced,
+)
 from pdqat.export.onnx_file import Writer, convolution_attributes
 from pdqat.export.quant_form import Form, form_of_codes, form_of_weights
 from pdqat.layers import Network
@@ -25,11 +34,6 @@ from pdqat.precision import BitPlan
 from pdqat.quantizers import Quantizer
 
 DOMAIN = "qonnx.custom_op.general"
-
-try:
-    import onnx.parser
-except ImportError as error:
-    raise InputError("writing QONNX needs onnx: pip install 'pdqat[export]'") from error
 
 
 @torch.no_grad()
@@ -50,7 +54,8 @@ def with_functions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     copy.CopyFrom(model)
     copy.ir_version = 8  # the first with functions
     for each in (*copy.graph.input, *copy.graph.output):
-        each.type.tensor_type.shape.dim[0].dim_param = "batch"
+        if each.type.tensor_type.shape.dim:
+            each.type.tensor_type.shape.dim[0].dim_param = "batch"
     copy.functions.extend([_quant(), _bipolar_quant()])
     return copy
 
@@ -62,7 +67,6 @@ class _QonnxWriter(Writer):
     def __init__(self, module: fx.GraphModule, example: Tensor, plan: BitPlan) -> None:
         super().__init__(module, example)
         self._plan = plan
-        self._modules = dict(module.named_modules())
         self._quantized: dict[tuple[Any, ...], str] = {}
 
     def _write(self, node: fx.Node) -> str:
@@ -79,8 +83,6 @@ class _QonnxWriter(Writer):
                 return self._layer(name, module, given[0])
             if isinstance(module, PrecisionNorm):
                 return self._precision_norm(name, module, given[0])
-            if isinstance(module, nn.Identity | nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
-                return given[0]
         elif node.target in (torch.mean, "mean"):
             return self._mean(node, given)
         return super()._write(node)

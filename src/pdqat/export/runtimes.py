@@ -1,7 +1,8 @@
 """The runtimes that execute a file: ONNX Runtime and OpenVINO, each an extra, behind one interface."""
 
 import importlib.util
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -34,8 +35,10 @@ class OnnxRuntime:
         try:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # its exceptions share no base class
-            raise InputError(f"onnxruntime can't load {path}: {_first_line(error)}") from error
-        self._input = self._session.get_inputs()[0].name
+            raise InputError(f"onnxruntime can't load {path}: {reason(error)}") from error
+        inputs = [each.name for each in self._session.get_inputs()]
+        _check_one(inputs, path)
+        self._input = inputs[0]
         self._outputs = [each.name for each in self._session.get_outputs()]
 
     def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
@@ -43,7 +46,7 @@ class OnnxRuntime:
         try:
             made = self._session.run(self._outputs, {self._input: images})
         except Exception as error:
-            raise InputError(f"onnxruntime can't run the file: {_first_line(error)}") from error
+            raise InputError(f"onnxruntime can't run the file: {reason(error)}") from error
         return dict(zip(self._outputs, made, strict=True))
 
 
@@ -59,21 +62,22 @@ class OpenVino:
         self._core = openvino.Core()
         self._settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
         self._compiled: dict[tuple[int, ...] | None, Any] = {}
+        self._model = read_model(self._core, path)
+        _check_one(self._model.inputs, path)
         try:
-            self._model = self._core.read_model(path)
             self._fixed = self._model.input(0).get_partial_shape().is_static
             self._outputs = [each.get_names() for each in self._model.outputs]  # it merges tensors, and keeps all names
             if not self._fixed:
                 self._compile(None)
         except RuntimeError as error:
-            raise InputError(f"openvino can't load {path}: {_first_line(error)}") from error
+            raise InputError(f"openvino can't load {path}: {reason(error)}") from error
 
     def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
         """All outputs by name."""
         try:
             found = self._compile(images.shape if self._fixed else None)(images)
         except RuntimeError as error:
-            raise InputError(f"openvino can't run the file: {_first_line(error)}") from error
+            raise InputError(f"openvino can't run the file: {reason(error)}") from error
         return {name: np.asarray(found[index]) for index, names in enumerate(self._outputs) for name in names}
 
     def _compile(self, shape: tuple[int, ...] | None) -> Any:
@@ -123,6 +127,25 @@ def load(name: str, path: Path, threads: int = 1) -> Session:
     return RUNTIMES[name](path, threads)
 
 
-def _first_line(error: Exception) -> str:
+def read_model(core: Any, path: Path) -> Any:
+    """A file in OpenVINO, which would try all of its other formats on an .xml of another kind."""
+    refusal = f"{path} is damaged or not a model of OpenVINO's, or its .bin is missing"
+    if path.suffix == ".xml" and not re.match(rb"\s*(<\?xml[^>]*>)?\s*<net\b", path.read_bytes()[:1000]):
+        raise InputError(refusal)
+    try:
+        return core.read_model(path)
+    except RuntimeError as error:
+        message = refusal if path.suffix == ".xml" else f"openvino can't load {path}: {reason(error)}"
+        raise InputError(message) from error
+
+
+def reason(error: Exception) -> str:
+    """What a runtime has to say, without the lines that name its source files."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    told = [line for line in lines if not line.startswith(("Exception from", "Check '"))]
+    return next(iter(told or lines), type(error).__name__)
+
+
+def _check_one(inputs: Sequence[Any], path: Path) -> None:
+    if len(inputs) != 1:
+        raise InputError(f"{path} has {len(inputs)} inputs; a model that was exported here has one, the images")

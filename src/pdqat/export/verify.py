@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
+from pdqat.errors import InputError
 from pdqat.export.freeze import Frozen
 from pdqat.export.operations import RequantizedProduct, SumsToCodes, ToCodes, per_channel
 from pdqat.export.runtimes import OUTPUT, Session
@@ -30,6 +31,7 @@ from pdqat.layers.distances import precise
 from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.precision import BitPlan
 
+OTHER_MODEL = "the file was not exported from this run under this plan"
 CODE_IMAGES = 500
 """So many images' codes are compared."""
 SIDE_BY_SIDE = 50
@@ -102,6 +104,8 @@ class _Following(fx.Interpreter):
         given = self._given.get(str(target))
         if given is None:
             return made
+        if given.shape != made.shape:
+            raise InputError(f"{OTHER_MODEL}: {target} makes codes of shape {_shape(given)}, not {_shape(made)}")
         different = given != made
         operation = self.fetch_attr(str(target))
         if isinstance(operation, ToCodes):
@@ -144,8 +148,12 @@ def verify(
     agree = right = simulated_right = count = off = compared = 0
     codes = Differences()
     for images, labels in batches:
-        output = torch.from_numpy(session.run(_array(images))[OUTPUT])
-        wanted = simulated[count : count + len(labels)]
+        outputs, wanted = session.run(_array(images)), simulated[count : count + len(labels)]
+        if OUTPUT not in outputs:
+            raise InputError(f"{OTHER_MODEL}: it has no output {OUTPUT!r}, but {', '.join(outputs)}")
+        output = torch.from_numpy(outputs[OUTPUT])
+        if output.shape != wanted.shape:
+            raise InputError(f"{OTHER_MODEL}: its output has shape {_shape(output)}, not {_shape(wanted)}")
         found, choices = output.argmax(1), wanted.argmax(1)
         agree += int((found == choices).sum())
         right += int((found == labels).sum())
@@ -209,7 +217,12 @@ def _simulated_codes(net: Network, plan: BitPlan, layers: set[str], images: Tens
 
 def _off(output: Tensor, reference: Tensor) -> int:
     """Images whose outputs differ by more than a hundredth of the outputs' spread."""
-    return int(((output - reference).abs().amax(1) > 0.01 * reference.std()).sum())
+    near = (output - reference).abs().amax(1) <= 0.01 * reference.std()
+    return int((~near).sum())  # not numbers are never near
+
+
+def _shape(tensor: Tensor) -> str:
+    return " x ".join(str(each) for each in tensor.shape[1:])
 
 
 def _array(images: Tensor) -> np.ndarray:
