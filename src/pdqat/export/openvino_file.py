@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, fx
 
 from pdqat.errors import InputError
-from pdqat.export.onnx_file import Writer, convolution_attributes
+from pdqat.export.onnx_file import Writer
+from pdqat.export.onnx_graph import convolution_attributes
 from pdqat.export.operations import IntegerProduct, RealProduct, RequantizedProduct, SumsToCodes, ToCodes, rounded
 from pdqat.export.runtimes import read_model, reason
 

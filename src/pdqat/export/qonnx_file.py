@@ -24,7 +24,7 @@ from pdqat.export.graph import (
     function_of_numbers,
     traced,
 )
-from pdqat.export.onnx_file import Writer, convolution_attributes
+from pdqat.export.onnx_graph import GraphWriter, convolution_attributes
 from pdqat.export.quant_form import Form, form_of_codes, form_of_weights
 from pdqat.layers import Network
 from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
@@ -60,7 +60,7 @@ def with_functions(model: "onnx.ModelProto") -> "onnx.ModelProto":
     return copy
 
 
-class _QonnxWriter(Writer):
+class _QonnxWriter(GraphWriter):
     DOMAINS = (("", 13), (DOMAIN, 1))
     IR = 7
 
