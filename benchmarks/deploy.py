@@ -55,6 +55,10 @@ def run_of(name: str) -> Run:
     return Run(FOLDER / (name if name == MIXED else f"{name}-bit"))
 
 
+def has_binary_kernel(name: str) -> bool:
+    return name in NETWORKS and NETWORKS[name][0] == "1"
+
+
 def train_all(jobs: int) -> None:
     with ThreadPoolExecutor(jobs) as pool:
         list(pool.map(lambda name: train(run_of(name), [*TRAINED, "--bits", *NETWORKS[name]]), NETWORKS))
@@ -80,7 +84,7 @@ def deployed(name: str, console: Console) -> dict[str, Any]:
     def make() -> dict[str, Any]:
         chosen, files = chosen_model(run), []
         write_float(chosen, run.path / "float32.onnx")
-        for form in (FORMATS["onnx"], FORMATS["openvino"]):
+        for form in (FORMATS["onnx"], *([FORMATS[BINARY]] if has_binary_kernel(name) else [])):
             for pack in (False, True):
                 path = run.path / f"{'packed' if pack else 'model'}{form.suffix}"
                 found = write_file(chosen, path, form, pack, lambda what: console.print(f"{name} bits: {what}"))
@@ -104,7 +108,7 @@ def timed(name: str, console: Console) -> dict[str, Any]:
     path = run_of(name).path
 
     def make() -> dict[str, Any]:
-        files = [path / "model.onnx", *([path / "model.xml"] if name.startswith("1") else [])]
+        files = [path / "model.onnx", *([path / "model.xml"] if has_binary_kernel(name) else [])]
         return _timed(name, files, path / "float32.onnx", console, (1, 64))
 
     return kept(path / "speed.json", make)
@@ -124,7 +128,7 @@ def timed_wide(bits: str, console: Console) -> dict[str, Any]:
             save(to_openvino(frozen, example, pack=False), files[1])
             reference = Path(scratch) / "float32.onnx"
             reference.write_bytes(to_onnx(fx.symbolic_trace(net.restore().eval()), example).SerializeToString())
-            return _timed(bits, files[: 2 if bits == "1" else 1], reference, console, WIDE_BATCHES)
+            return _timed(bits, files[: 2 if has_binary_kernel(bits) else 1], reference, console, WIDE_BATCHES)
 
     return kept(FOLDER / f"speed-wide-{bits}.json", make)
 
