@@ -15,7 +15,7 @@ from pdqat.export.freeze import Frozen
 from pdqat.export.onnx_file import to_onnx, with_codes
 from pdqat.export.operations import IntegerProduct, ProductSums
 from pdqat.export.runtimes import load
-from pdqat.export.verify import compare_codes, layer_agreement
+from pdqat.export.verify import follow, layer_agreement
 from pdqat.models.preresnet import preresnet_small
 from pdqat.models.resnet import resnet
 from pdqat.quantizers import PowerOfTwo
@@ -32,7 +32,7 @@ def compare(found: Frozen, path: Path, runtime: str, x: Tensor, pack: bool = Fal
     off = np.abs(given - wanted.numpy()).max(1) > 1e-3
     assert off.mean() <= 0.1, "a code behind real numbers may move an image or two"
     path.write_bytes(with_codes(path, found.module, x).SerializeToString())
-    codes = compare_codes(found.module, load(runtime, path), x)
+    codes = follow(found.module, load(runtime, path), x).codes
     assert codes.exact.count + codes.edge.count > 1000
     assert codes.real.count > 0
     assert codes.real.different <= 1e-3 * codes.real.count
@@ -144,7 +144,7 @@ def test_the_binary_kernel_is_used_where_it_is_right(tmp_path: Path, width: int,
     openvino_file.save(openvino_file.to_openvino(found.module, x, pack=False), path)
     looking = tmp_path / "codes.xml"
     openvino_file.save(openvino_file.with_codes(path, found.module, x), looking)
-    codes = compare_codes(found.module, load("openvino", looking), x)
+    codes = follow(found.module, load("openvino", looking), x).codes
     assert codes.exact.count > 1000
     assert codes.exact.different == codes.edge.different == 0
 

@@ -14,7 +14,7 @@ from pdqat import Network, prepare
 from pdqat.export.deploy import passes
 from pdqat.export.freeze import Frozen
 from pdqat.export.runtimes import OUTPUT
-from pdqat.export.verify import Compared, Differences, Verified, code_makers, compare_codes, layer_agreement, verify
+from pdqat.export.verify import Compared, Differences, Verified, code_makers, follow, layer_agreement, verify
 from pdqat.models.preresnet import preresnet_small
 from pdqat.models.resnet import resnet
 
@@ -91,9 +91,9 @@ def test_wrong_codes_of_exact_channels_fail_beside_inexact_ones() -> None:
     exact = found.module.get_submodule(name).exact
     assert isinstance(exact, Tensor)
     exact[0] = False
-    on_the_edge = compare_codes(found.module, Runtime(found, {name: (0, 2)}), images(16))
+    on_the_edge = follow(found.module, Runtime(found, {name: (0, 2)}), images(16)).codes
     assert (on_the_edge.exact.different, on_the_edge.edge.different) == (0, 2)
-    codes = compare_codes(found.module, Runtime(found, {name: (1, 2)}), images(16))
+    codes = follow(found.module, Runtime(found, {name: (1, 2)}), images(16)).codes
     assert (codes.exact.different, codes.edge.different) == (2, 0)
     assert 0 < codes.edge.count < codes.exact.count
 

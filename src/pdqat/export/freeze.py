@@ -61,6 +61,8 @@ class _Freezer:
         self._modules = dict(net.model.named_modules())
         self._values: dict[fx.Node, Any] = {}
         self._made = Assembly()
+        bits = [each for name in net.layers for each in (plan[name].weight, plan[name].activation)]
+        self._promised = min((each for each in bits if each is not None), default=EXACT_BITS + 1) <= EXACT_BITS
         self._real_layers: list[str] = []
         self._reads: list[tuple[str, str]] = []
 
@@ -156,7 +158,7 @@ class _Freezer:
             self._codes_read(given, codes, name),
             codes.low >= 0 and codes.high < SIGNED_BELOW,
             grid.integers,
-            max(precision.weight, precision.activation) <= EXACT_BITS,
+            self._promised,
             scale,
             ends.amin(0).sum(1),
             ends.amax(0).sum(1),

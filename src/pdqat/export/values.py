@@ -12,7 +12,8 @@ unsigned codes and signed weights in 16 bits, which 2 x 255 x 127 exceeds, and O
 signed weights give other numbers."""
 
 EXACT_BITS = 2
-"""Layers of up to so many bits give the codes of float32 even where that takes them a slower kernel."""
+"""Where a layer has no more bits, one code flips others behind it: all layers of such a plan then give the codes of
+float32 even where that takes them a slower kernel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +46,7 @@ class Product:
     weight: Tensor
     """Whole numbers."""
     promised: bool
-    """Whether its bits are so few that every code is promised to be exact: see EXACT_BITS."""
+    """Whether it should be exact at any price: see EXACT_BITS."""
     scale: Tensor
     """Per channel, of the output's whole numbers."""
     low: Tensor

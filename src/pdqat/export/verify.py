@@ -6,7 +6,7 @@ codes       are the runtime's those of the integer reference, bit for bit? Each 
             runtime has before it. Those of inexact channels, whose integers may lie on the edge of two codes, are
             counted apart, and so are those made from real numbers (behind a layer in full precision): float32 sums of
             another order may round another way
-outputs     are the file's outputs those of the reference, up to rounding?
+outputs     are the file's outputs those of the reference on the runtime's last codes, up to rounding?
 agreement   does the file choose the same class as the simulated model?
 accuracy    does it choose the right one?
 
@@ -159,21 +159,33 @@ def verify(
         right += int((found == labels).sum())
         simulated_right += int((choices == labels).sum())
         if count < CODE_IMAGES:
-            off += _off(output, wanted if frozen is None else frozen.module(images))
+            if frozen is None or with_codes is None:
+                off += _off(output, wanted if frozen is None else frozen.module(images))
+            else:
+                followed = follow(frozen.module, with_codes, images)
+                codes, off = codes + followed.codes, off + _off(followed.output, followed.reference)
             compared += len(labels)
-        if frozen is not None and with_codes is not None and count < CODE_IMAGES:
-            codes += compare_codes(frozen.module, with_codes, images[: CODE_IMAGES - count])
         count += len(labels)
     return Verified(runtime, count, agree / count, right / count, simulated_right / count, codes, off / compared)
 
 
-def compare_codes(module: fx.GraphModule, session: Session, images: Tensor) -> Differences:
-    """A runtime's codes beside the reference's."""
+@dataclass(frozen=True)
+class Followed:
+    """A runtime's way through the operations."""
+
+    codes: Differences
+    output: Tensor
+    reference: Tensor
+    """What the reference makes of the runtime's last codes."""
+
+
+def follow(module: fx.GraphModule, session: Session, images: Tensor) -> Followed:
+    """A runtime's codes and outputs beside the reference's."""
     outputs = session.run(_array(images))
     given = {name: torch.from_numpy(outputs[f"codes/{name}"]) for name in code_makers(module)}
     following = _Following(module, given)
-    following.run(images)
-    return following.codes
+    reference = following.run(images)
+    return Followed(following.codes, torch.from_numpy(outputs[OUTPUT]), reference)
 
 
 @torch.no_grad()
