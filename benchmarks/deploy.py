@@ -159,7 +159,7 @@ def show(entries: list[dict[str, Any]], console: Console) -> None:
             counts = [sum(kind[key] for kind in (codes["exact"], codes["edge"])) for key in ("different", "count")]
             table.add_row(entry["name"], found["runtime"], *shares, "{} of {:,}".format(*counts), *sizes)
     console.print(table)
-    table = Table(title="times the speed of float32 in the same runtime: median [quartiles]")
+    table = Table(title="times the speed of float32 in the same runtime: median and quartiles")
     for heading in ("bits", "width", "format", "runtime", "threads", "batch", "times float32", "images/s"):
         table.add_column(heading)
     for entry in entries:
