@@ -121,12 +121,19 @@ def test_evaluation_moves_nothing() -> None:
 
 
 def everything(module: nn.Module) -> dict[tuple[str, str], object]:
-    """The attributes of every submodule: tensors by identity, containers by their content."""
-    return {
-        (name, key): copy.copy(value) if isinstance(value, dict | list | set) else value
-        for name, each in module.named_modules()
-        for key, value in vars(each).items()
-    }
+    """The attributes of every submodule: tensors by identity, containers by their content.
+
+    Buffers may be replaced, as a quantiser's memory is, by others of their kind that hold no graph.
+    """
+    found: dict[tuple[str, str], object] = {}
+    for name, each in module.named_modules():
+        for key, value in vars(each).items():
+            found[name, key] = copy.copy(value) if isinstance(value, dict | list | set) else value
+        found[name, "_buffers"] = {
+            key: None if value is None else (value.shape, value.dtype, value.requires_grad, value.grad_fn)
+            for key, value in each._buffers.items()
+        }
+    return found
 
 
 @pytest.mark.parametrize("quantizer", SCHEMES)
