@@ -9,7 +9,9 @@ truth       for every layer the test loss and accuracy when this layer alone is 
             without training; for the layers at the top and the bottom also after the same short training
 rankings    the time each takes, and its rank correlation (Spearman) with the fall of the loss and the gain in accuracy
 plans       each ranking's plan of 2.5 bits on average, trained from the 2-bit run for the same few epochs, beside
-            uniform 2 and 3 bits
+            uniform 2 and 3 bits; rankings that choose the same plan share its training
+tried       truth and multipliers of networks trained otherwise: the finished cells of `pdqat paper run settling` and
+            `gap`, in which dual rule and rate, distances, tolerances and lengths differ
 
 Everything can be stopped and continued. The numbers go to results/sensitivity.json.
 """
@@ -21,23 +23,30 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from cells import command, spread, train
+from cells import spread, train
 from measure import RESULTS, commit, write
 from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
 
+from pdqat.allocation.budget import Budget
+from pdqat.allocation.choices import CANDIDATES, choices
 from pdqat.allocation.measure import measure_under
-from pdqat.allocation.plan_file import write_plan
+from pdqat.allocation.plan_file import read_plan, write_plan
+from pdqat.allocation.prices import predicted_costs
+from pdqat.allocation.program import allocate
 from pdqat.arguments import count
+from pdqat.paper.suites import SUITES
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity import RANKINGS
 from pdqat.sensitivity.subject import Subject
 from pdqat.training import Run
+from pdqat.training.config import Method
 from pdqat.training.files import write_atomically
 
 FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
-BUDGET = "2.5 bits"
+PAPER = RESULTS / "paper"
+BUDGET = Budget.parse("2.5 bits")
 COMMON = "--data cifar10 --model preresnet20 --bits 2 --train-images 10000 --validation 0.04 --threads 1"
 CONSTRAINED = f"{COMMON} --layer-distance relative --layer-tolerance 0.1 --dual-rate 0.1"
 BASE = f"{CONSTRAINED} --epochs 10 --lr 1e-2 --schedule one-cycle --compile".split(" ")
@@ -75,12 +84,16 @@ def ranked(run: Run, real: dict[str, dict[str, float]]) -> dict[str, dict[str, A
         started = time.perf_counter()
         scores = ranking(subject)
         seconds = time.perf_counter() - started
-        correlation = {
-            kind: float(spearmanr([scores[layer] for layer in real], [each[kind] for each in real.values()]).statistic)
-            for kind in ("loss", "accuracy")
-        }
-        found[name] = {"seconds": seconds, "correlation": correlation, "scores": scores}
+        found[name] = {"seconds": seconds, "correlation": correlations(scores, real), "scores": scores}
     return found
+
+
+def correlations(scores: dict[str, float], real: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Spearman's, with each kind of truth."""
+    return {
+        kind: float(spearmanr([scores[layer] for layer in real], [each[kind] for each in real.values()]).statistic)
+        for kind in ("loss", "accuracy")
+    }
 
 
 def judged(seed: int, console: Console) -> dict[str, Any]:
@@ -101,20 +114,41 @@ def ends(real: dict[str, dict[str, float]]) -> dict[str, str]:
     return dict.fromkeys(order[:ENDS], "top") | dict.fromkeys(order[-ENDS:], "bottom")
 
 
-def trainings(seed: int, found: dict[str, Any]) -> dict[str, list[str]]:
-    """By name, how each is started; plans are written first."""
-    run, commands = base(seed), {}
-    for name in RANKINGS:
-        path = FOLDER / f"plan-{name}-{seed}.toml"
-        if not path.exists():
-            command("plan", str(run.path), "--rank", name, "--budget", BUDGET, "--out", str(path))
-        commands[name] = ["--plan", str(path)]
-    for name, bits in UNIFORM.items():
-        commands[name] = ["--bits", bits]
-    every = run.summary()["plans"]["2-bit"]
+def plan_files(seed: int, scores: dict[str, dict[str, float]]) -> dict[str, Path]:
+    """Each ranking's plan."""
+    paths = {name: FOLDER / f"plan-{name}-{seed}.toml" for name in scores}
+    missing = [name for name, path in paths.items() if not path.exists()]
+    if missing:
+        subject = Subject.of_run(base(seed))
+        candidates = choices(subject.layers, [Precision.parse(each) for each in CANDIDATES], {})
+        for name in missing:
+            costs = predicted_costs(subject, scores[name], name == "dual", candidates)
+            found = allocate(costs, subject.sizes, BUDGET)
+            write_plan(paths[name], found.precisions, f"{found.used} of {BUDGET}, by {name}")
+    return paths
+
+
+def trained_as(seed: int, found: dict[str, Any]) -> dict[str, str]:
+    """Per ranking the first one that chose the same plan, under whose name it is trained."""
+    paths = plan_files(seed, {name: each["scores"] for name, each in found["rankings"].items()})
+    first: dict[frozenset[tuple[str, Precision]], str] = {}
+    return {name: first.setdefault(frozenset(read_plan(path).items()), name) for name, path in paths.items()}
+
+
+def plan_trainings(seed: int, found: dict[str, Any]) -> dict[str, list[str]]:
+    """By name, how each is started."""
+    plans = dict.fromkeys(trained_as(seed, found).values())
+    return {name: ["--plan", str(FOLDER / f"plan-{name}-{seed}.toml")] for name in plans} | {
+        name: ["--bits", bits] for name, bits in UNIFORM.items()
+    }
+
+
+def layer_trainings(seed: int, found: dict[str, Any]) -> dict[str, list[str]]:
+    """With one layer at an end of the truth in full precision."""
+    commands = {}
     for layer in ends(found["truth"]):
         path = FOLDER / f"plan-only-{layer}-{seed}.toml"
-        precisions = {**dict.fromkeys(every, Precision(2, 2)), layer: FULL}
+        precisions = {**dict.fromkeys(found["truth"], Precision(2, 2)), layer: FULL}
         write_plan(path, precisions, f"only {layer} in full precision")
         commands[f"only {layer}"] = ["--plan", str(path)]
     return commands
@@ -126,9 +160,9 @@ def retrained(seed: int, name: str) -> Run:
 
 def finished(seed: int) -> dict[str, Any]:
     """What there is of a seed that was judged."""
-    content = json.loads((FOLDER / f"judged-{seed}.json").read_text())
-    names = [*RANKINGS, *UNIFORM, *(f"only {layer}" for layer in ends(content["truth"]))]
-    runs = {name: retrained(seed, name) for name in names}
+    content: dict[str, Any] = json.loads((FOLDER / f"judged-{seed}.json").read_text())
+    names = trained_as(seed, content) | {name: name for name in (*UNIFORM, *layer_trainings(seed, content))}
+    runs = {name: retrained(seed, trained) for name, trained in names.items()}
     content["base"] = base(seed).summary()["accuracy"]
     content["trained"] = {
         name: {"accuracy": run.summary()["accuracy"], "plan": next(iter(run.summary()["plans"].values()))}
@@ -136,6 +170,21 @@ def finished(seed: int) -> dict[str, Any]:
         if run.summary_file.exists()
     }
     return {"seed": seed, **content}
+
+
+def tried(measure: bool) -> list[dict[str, Any]]:
+    """The multipliers of the paper's short cells beside the truth of each; those not measured yet only if asked to."""
+    found = []
+    for cell in [*SUITES["settling"](0), *SUITES["gap"](0)]:
+        path = FOLDER / f"tried-{cell.name}.json"
+        if measure and cell.method is Method.PDQAT_LAYERS and cell.is_finished(PAPER) and not path.exists():
+            subject = Subject.of_run(cell.run(PAPER))
+            real, scores = truth(subject), RANKINGS["dual"](subject)
+            content = {"cell": cell.name, "variant": cell.variant, "truth": real, "scores": scores}
+            write_atomically(path, (json.dumps(content | {"correlation": correlations(scores, real)}) + "\n").encode())
+        if path.exists():
+            found.append(json.loads(path.read_text()))
+    return found
 
 
 def low_accuracy(entry: dict[str, Any], name: str) -> float | None:
@@ -168,6 +217,15 @@ def show(entries: list[dict[str, Any]], console: Console) -> None:
     console.print(table)
 
 
+def show_tried(found: list[dict[str, Any]], console: Console) -> None:
+    table = Table(title="multipliers of networks trained otherwise, beside the truth of each; one seed")
+    for heading in ("cell", "correlation, loss", "correlation, accuracy"):
+        table.add_column(heading)
+    for each in found:
+        table.add_row(each["cell"], *(f"{each['correlation'][kind]:.2f}" for kind in ("loss", "accuracy")))
+    console.print(table)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=count, default=1, help="trainings at once, one thread each")
@@ -180,18 +238,21 @@ def main() -> None:
     if not options.table:
         with ThreadPoolExecutor(options.jobs) as pool:
             list(pool.map(lambda seed: train(base(seed), [*BASE, "--seed", str(seed)]), seeds))
-            jobs = []
-            for seed in seeds:  # one at a time, since rankings are timed
-                commands = trainings(seed, judged(seed, console))
-                jobs += [
-                    (retrained(seed, name), [*RETRAINED, "--from", str(base(seed).path), *arguments])
-                    for name, arguments in commands.items()
-                ]
+            seen = {seed: judged(seed, console) for seed in seeds}  # one at a time, since rankings are timed
+            jobs = [
+                (retrained(seed, name), [*RETRAINED, "--from", str(base(seed).path), *arguments])
+                for trainings in (plan_trainings, layer_trainings)  # plans of all seeds first, since they tell most
+                for seed in seeds
+                for name, arguments in trainings(seed, seen[seed]).items()
+            ]
             list(pool.map(lambda job: train(*job), jobs))
     entries = [finished(seed) for seed in sorted(int(path.stem.rpartition("-")[2]) for path in FOLDER.glob("judged-*"))]
+    others = tried(measure=not options.table)
     if entries:
-        write("sensitivity", {"commit": commit(), "base": BASE, "retrained": RETRAINED, "seeds": entries})
+        content = {"base": BASE, "retrained": RETRAINED, "seeds": entries, "tried": others}
+        write("sensitivity", {"commit": commit(), **content})
         show(entries, console)
+        show_tried(others, console)
         console.print(f"written: {RESULTS / 'sensitivity.json'}")
 
 
