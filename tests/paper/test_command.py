@@ -13,6 +13,7 @@ import pytest
 
 from pdqat.cli import main
 from pdqat.paper.cells import MEASURED
+from pdqat.paper.executors import LocalExecutor, Resources
 from pdqat.training import Run
 from same_run import assert_same_run, heed_interrupts
 
@@ -105,6 +106,23 @@ def test_two_matrices_at_once_share_the_work(undisturbed: Path, tmp_path: Path) 
     assert finished == len(CELLS)
 
 
+def test_jobs_share_the_cores_that_the_process_may_use(undisturbed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Resources] = []
+
+    def executor(jobs: int, resources: Resources) -> LocalExecutor:
+        seen.append(resources)
+        return LocalExecutor(jobs, resources)
+
+    monkeypatch.setattr("pdqat.paper.command.LocalExecutor", executor)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
+    finished = [*TWO_BITS[:-1], "2", "--folder", str(undisturbed)]
+    assert main(finished) == 0
+    monkeypatch.delattr(os, "sched_getaffinity")
+    monkeypatch.setattr(os, "cpu_count", lambda: 9)
+    assert main(finished) == 0
+    assert [each.threads for each in seen] == [3, 4]
+
+
 def test_show_writes_tables_and_numbers(undisturbed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["paper", "show", "table1", "--protocol", "trial", "--folder", str(undisturbed)]
     assert main(arguments) == 0
@@ -127,6 +145,7 @@ def test_show_writes_tables_and_numbers(undisturbed: Path, capsys: pytest.Captur
     markdown = (undisturbed / "table1.md").read_text()
     expected = f"{100 * by_method['ste']['test_accuracy_low']:.2f} (n = 1)"
     assert f"| 2 | {expected} | 89.38 ± 0.34 |" in markdown
+    assert "Ours: protocol trial, 2 epochs" in markdown
     assert r"\begin{tabular}" in (undisturbed / "table1.tex").read_text()
 
 

@@ -187,8 +187,8 @@ def by_variant(found: Sequence[Entry]) -> Artefact:
         of_this = [entry for entry in found if (entry["method"], entry["variant"]) == (method, variant)]
         views = tuple(f"{part}_accuracy_{view}" for view in ("low", "full") for part in ("validation", "test"))
         numbers = [str(percent(of_this, key, lambda _: True)) for key in views]
-        rows.append((f"{method} {variant}", *numbers))
-    headings = ("variant", "validation, low", "test, low", "validation, full", "test, full")
+        rows.append((f"{method} {variant}", str(of_this[0]["epochs"]), *numbers))
+    headings = ("variant", "epochs", "validation, low", "test, low", "validation, full", "test, full")
     return Artefact([Grid("Accuracy, mean ± standard deviation over seeds", headings, tuple(rows))])
 
 

@@ -75,9 +75,8 @@ def _chosen(options: argparse.Namespace, protocol: Protocol) -> list[Cell]:
 def _run(options: argparse.Namespace) -> None:
     protocol, folder = _where(options)
     chosen = _chosen(options, protocol)
-    cores = os.cpu_count() or 1
     ray = options.executor == "ray"
-    threads = 1 if ray else max(1, cores // (options.jobs or 1))
+    threads = 1 if ray else max(1, _cores() // (options.jobs or 1))
     matrix = Matrix(chosen, protocol, folder)
     console = Console()
     if options.list:
@@ -91,6 +90,11 @@ def _run(options: argparse.Namespace) -> None:
         matrix.run(executor, progress)
     seen = f"pdqat paper show {options.suite} --protocol {protocol.name} --folder {folder}"
     console.print(f"all {len(matrix.cells)} cells are finished; see them with: {seen}", highlight=False, markup=False)
+
+
+def _cores() -> int:
+    """That this process may use: fewer than there are, below `taskset` or in a container."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -62,5 +62,5 @@ PROTOCOLS = {
         ),
     )
 }
-"""The rate of `budget` is a first guess, for the suite `schedule` to confirm or replace on full precision alone. A dual
-rate of 1 / epochs moves the multipliers as far as the paper's 0.01 does in 100 epochs."""
+"""The rate of `budget` was chosen on full precision alone, by the suite `schedule`. A dual rate of 1 / epochs moves the
+multipliers as far as the paper's 0.01 does in 100 epochs."""

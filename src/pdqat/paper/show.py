@@ -31,7 +31,9 @@ def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None
     if not found:
         raise InputError(f"no cell of {suite} is finished in {folder}; train them with: {again}")
     artefact = ARTEFACTS[suite](found)
-    tables = [dataclasses.replace(each, title=f"{each.title}. Ours: {protocol.about}") for each in artefact.tables]
+    epochs = " or ".join(map(str, sorted({entry["epochs"] for entry in found})))
+    ours = f"Ours: protocol {protocol.name}, {epochs} epochs"
+    tables = [dataclasses.replace(each, title=f"{each.title}. {ours}") for each in artefact.tables]
     files = {f"{suite}.json": json.dumps(found, indent=1).encode() + b"\n"}
     files[f"{suite}.md"] = "\n".join(each.markdown() for each in tables).encode()
     files[f"{suite}.tex"] = "\n".join(each.latex() for each in tables).encode()

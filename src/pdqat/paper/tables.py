@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
+from pdqat.terminal import new_table
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -15,9 +17,9 @@ class Grid:
 
     def rich(self) -> Table:
         """For the terminal."""
-        table = Table(title=self.title, title_justify="left")
+        table = new_table(self.title)
         for heading in self.headings:
-            table.add_column(heading)
+            table.add_column(heading, overflow="fold")
         for row in self.rows:
             table.add_row(*row)
         return table
