@@ -94,6 +94,8 @@ def _schedule(seed: int) -> list[Cell]:
 
 RELATIVE: dict[str, Any] = {"layer_distance": "relative"}
 RELATIVE_TOLERANCE = 0.1
+KL: dict[str, Any] = {"output_distance": "kl", "output_tolerance": 0.1}
+"""The paper's cross-entropy also asks f to be sure of itself; the divergence only to agree."""
 
 
 def _short(name: str, seed: int, tolerance: float, start: Cell | None = None, length: int = 1, **options: Any) -> Cell:
@@ -117,12 +119,14 @@ def _gap(seed: int) -> list[Cell]:
     return [
         Cell(Method.STE, GAP_BITS, seed, variant="short", short=True),
         _short("short", seed, loose),
+        _short("kl", seed, loose, **KL),
+        plain,
         _short("straight-through", seed, loose, gradient="straight-through"),
+        _short("kl-straight-through", seed, loose, **KL, gradient="straight-through"),
+        _short("warm-start", seed, loose, plain),
         _short("relative", seed, RELATIVE_TOLERANCE, **RELATIVE),
         _short("binding", seed, binding),
         _short("dual-rate-1", seed, loose, dual_rate=1.0),
-        plain,
-        _short("warm-start", seed, loose, plain),
         _short("exact-norms", seed, loose, norm="exact"),
         _short("twice-as-long", seed, loose, length=2),
     ]
