@@ -94,8 +94,9 @@ def _schedule(seed: int) -> list[Cell]:
 
 RELATIVE: dict[str, Any] = {"layer_distance": "relative"}
 RELATIVE_TOLERANCE = 0.1
-KL: dict[str, Any] = {"output_distance": "kl", "output_tolerance": 0.1}
+KL: dict[str, Any] = {"output_distance": "kl"}
 """The paper's cross-entropy also asks f to be sure of itself; the divergence only to agree."""
+KL_TOLERANCE = 0.1
 
 
 def _short(name: str, seed: int, tolerance: float, start: Cell | None = None, length: int = 1, **options: Any) -> Cell:
@@ -104,7 +105,7 @@ def _short(name: str, seed: int, tolerance: float, start: Cell | None = None, le
         GAP_BITS,
         seed,
         tolerance,
-        _output_tolerance(GAP_BITS),
+        KL_TOLERANCE if "output_distance" in options else _output_tolerance(GAP_BITS),
         variant=name,
         options=options,
         short=True,
