@@ -18,6 +18,7 @@ CELLS = {
     "relative, norm tied": [*RELATIVE, "--norm", "tied"],
     "output only, norm ste": ["--method", "pdqat-output", "--norm", "ste"],
     "squared, norm exact": [*SQUARED, "--norm", "exact"],
+    "relative, norm ste, kl": [*RELATIVE, "--output-distance", "kl"],
 }
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ FOLDER = Path(__file__).parents[1] / "runs" / "deploy"
 NETWORKS = {"8": ["8"], "4": ["4"], "2": ["2"], "1": ["1"], "1-ste": ["1", "--method", "ste"]}
 """At 1 bit also by straight-through gradient, to compare with."""
 LENGTH = "--train-images 20000 --epochs 3 --lr 1e-2 --schedule one-cycle --dual-rate 0.3 --compile --threads 1"
-TRAINED = f"--preset deployable --data cifar10 --model preresnet20 {LENGTH}".split(" ")
+TRAINED = f"--preset deployable --data cifar10 --model preresnet20 --output-distance cross-entropy {LENGTH}".split(" ")
 MIXED, MIXED_FROM, MIXED_BUDGET = "mixed", "2", "2.5 bits"
 MIXED_TRAINED = ["--epochs", "1", "--lr", "2e-3", "--schedule", "steps"]
 WIDE, WIDE_BATCHES = 5, (1, 16)

@@ -53,8 +53,15 @@ def test_default_tolerances_follow_each_layers_weight_bits() -> None:
             "mixed/layer/body.0": pytest.approx((1 / 3) ** power),
             "mixed/layer/body.2": pytest.approx((1 / 15) ** power),
         }
-    assert OutputConstraint().resolve(net, plan)[0].tolerance == 1.0
+    assert OutputConstraint().resolve(net, plan)[0].tolerance == 1.0, "the fewest bits"
     assert BlockConstraint(blocks=["body"]).resolve(net, plan)[0].tolerance == 1.0
+
+
+@pytest.mark.parametrize(("distance", "power"), [("cross-entropy", 1), ("squared", 1), ("kl", 2)])
+def test_the_default_tolerance_of_the_output_is_squared_where_its_distance_is(distance: str, power: int) -> None:
+    net = small_net("4")
+    found = OutputConstraint(distance).resolve(net, net.plans["4-bit"])
+    assert found[0].tolerance == pytest.approx((1 / 15) ** power)
 
 
 def test_one_tolerance_for_all() -> None:

@@ -225,7 +225,7 @@ def test_constraints_by_default_are_output_and_layers() -> None:
         "4-bit/layer/4",
     ]
     assert lagrangian.duals.multipliers.tolist() == [1, 0, 0, 1, 0, 0]  # Algorithm 1
-    expected = [1 / 3, 1 / 9, 1 / 9, 1 / 15, 1 / 225, 1 / 225]  # the relative distance is a ratio of squares
+    expected = [1 / 9, 1 / 9, 1 / 9, 1 / 225, 1 / 225, 1 / 225]  # divergence and relative distance go by squares
     assert lagrangian.tolerances.tolist() == torch.tensor(expected).tolist()
 
 
@@ -276,7 +276,7 @@ def test_multipliers_and_sums_are_at_least_float32(dtype: torch.dtype) -> None:
     expected = torch.float64 if dtype is torch.float64 else torch.float32
     buffers = (lagrangian.duals.multipliers, lagrangian.distance_sum, lagrangian.samples, lagrangian.tolerances)
     assert {buffer.dtype for buffer in buffers} == {expected}
-    assert lagrangian.tolerances[0].item() == torch.tensor(1 / 3, dtype=expected).item()
+    assert lagrangian.tolerances[0].item() == torch.tensor((1 / 3) ** 2, dtype=expected).item()
     lagrangian.dual_step()
     assert lagrangian.duals.multipliers.isfinite().all()
 

@@ -33,8 +33,9 @@ E = TypeVar("E", bound=StrEnum)
 Tolerance = float | Mapping[str, float] | None
 """One number; numbers by layer name or glob pattern ("*" for the rest); or None, the paper's 1 / (2^bits - 1).
 
-For the relative distance, a ratio of squares, None is the square of that: the noise-to-signal ratio of a uniformly
-distributed value rounded to `bits` bits.
+For distances that are ratios of squares, or grow with the square of an error, None is the square of that. For the
+relative distance this is the noise-to-signal ratio of a uniformly distributed value rounded to `bits` bits; the
+divergence of outputs is the other one.
 """
 
 
@@ -90,9 +91,9 @@ class OutputDistance(StrEnum):
     """How the outputs of f and f^q are compared; classes stand in dimension 1."""
 
     CROSS_ENTROPY = "cross-entropy"
-    """-sum f log f^q of the softmax outputs (the paper). Never below the entropy of f."""
+    """-sum f log f^q of the softmax outputs (the paper). Never below the entropy of f, which it lowers too."""
     KL = "kl"
-    """The cross-entropy minus the entropy of f: zero where the two agree."""
+    """The divergence, which is the cross-entropy minus the entropy of f: zero where the two agree."""
     SQUARED = "squared"
     """Mean squared error, for regression."""
 
@@ -113,7 +114,7 @@ class OutputDistance(StrEnum):
 class OutputConstraint(Requirement):
     """f and f^q agree at the model's output. Its multiplier starts at 1, as in Algorithm 1."""
 
-    distance: OutputDistance | str = OutputDistance.CROSS_ENTROPY
+    distance: OutputDistance | str = OutputDistance.KL
     tolerance: float | None = None
     price: float | None = None
 
@@ -124,7 +125,9 @@ class OutputConstraint(Requirement):
 
     def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
         """One constraint."""
-        tolerance = default_tolerance(plan.lowest_bits_in()) if self.tolerance is None else self.tolerance
+        smallest = default_tolerance(plan.lowest_bits_in())
+        usual = smallest**2 if self.distance is OutputDistance.KL else smallest
+        tolerance = usual if self.tolerance is None else self.tolerance
         return [Constraint("output", "", plan.name, tolerance, start=1.0, price=self.price)]
 
     def request(self, net: Network, plan: BitPlan) -> Request | None:

@@ -33,7 +33,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "method": "pdqat-layers",
     "norm": "tied",
     "gradient": "straight-through",
-    "output_distance": "kl",
+    "output_distance": "cross-entropy",
     "output_tolerance": 0.7,
     "level": "block",
     "blocks": ["stages.0.0", "stages.2.0"],

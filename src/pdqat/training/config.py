@@ -110,9 +110,9 @@ class TrainConfig:
     norm: NormChoice = option(NormChoice.STE, "batch norms of a plan: ste, exact, or tied to the full-precision ones")
     gradient: GradientChoice = option(GradientChoice.EXACT, "gradient of the output constraint through low precision")
 
-    output_distance: OutputDistance = option(OutputDistance.CROSS_ENTROPY, "distance of the two outputs")
+    output_distance: OutputDistance = option(OutputDistance.KL, "distance of the two outputs")
     output_tolerance: float | None = option(
-        None, "tolerance of the output; without it 1/(2^bits - 1)", options.at_least(0)
+        None, "tolerance of the output; without it 1/(2^bits - 1), squared for kl", options.at_least(0)
     )
     level: Level = option(Level.LAYER, "what the constraints below the output speak of")
     blocks: list[str] = option([], "names of the blocks, for level 'block'")

@@ -26,6 +26,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "model": "preresnet20",
         "width": 5,
         "norm": "exact",
+        "output_distance": "cross-entropy",
         "layer_distance": "squared",
         "layer_sample": 1.0,
         "dual_rate": 0.01,
