@@ -93,7 +93,7 @@ def _schedule(seed: int) -> list[Cell]:
 
 
 RELATIVE: dict[str, Any] = {"layer_distance": "relative"}
-RELATIVE_TOLERANCE = 0.1
+RELATIVE_TOLERANCE, CLOSE_TOLERANCE = 0.1, 0.02
 KL: dict[str, Any] = {"output_distance": "kl"}
 """The paper's cross-entropy also asks f to be sure of itself; the divergence only to agree."""
 KL_TOLERANCE = 0.1
@@ -124,6 +124,7 @@ def _gap(seed: int) -> list[Cell]:
         plain,
         _short("straight-through", seed, loose, gradient="straight-through"),
         _short("kl-straight-through", seed, loose, **KL, gradient="straight-through"),
+        _short("kl-close", seed, CLOSE_TOLERANCE, **KL, **RELATIVE, dual_rate=1.0),
         _short("warm-start", seed, loose, plain),
         _short("relative", seed, RELATIVE_TOLERANCE, **RELATIVE),
         _short("binding", seed, binding),
