@@ -170,7 +170,7 @@ def test_the_output_keeps_its_tolerance_and_layers_get_that_of_their_bits(
     assert "1" in plan.values()
     for entry in run.metrics():
         found = {each["where"]: each["tolerance"] for each in entry["constraints"]}
-        assert found.pop("") == pytest.approx(1 / 3), "of the 2 bits that the run started with"
+        assert found.pop("") == pytest.approx(1 / 9), "of the 2 bits that the run started with"
         wanted = {layer: 1 / (2 ** int(bits) - 1) ** 2 for layer, bits in entry["plan"].items()}
         assert found == pytest.approx(wanted)
 
