@@ -48,8 +48,8 @@ FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
 PAPER = RESULTS / "paper"
 BUDGET = Budget.parse("2.5 bits")
 COMMON = "--data cifar10 --model preresnet20 --bits 2 --train-images 10000 --validation 0.04 --threads 1"
-CONSTRAINED = f"{COMMON} --layer-distance relative --layer-tolerance 0.1 --dual-rate 0.1"
-BASE = f"{CONSTRAINED} --epochs 10 --lr 1e-2 --schedule one-cycle --compile".split(" ")
+DISTANCES = "--output-distance cross-entropy --layer-distance relative --layer-tolerance 0.1"
+BASE = f"{COMMON} {DISTANCES} --dual-rate 0.1 --epochs 10 --lr 1e-2 --schedule one-cycle --compile".split(" ")
 RETRAINED = ["--epochs", "2", "--lr", "2e-3", "--no-compile"]
 """Each plan is another graph: for so few epochs compiling would take longer than it saves."""
 ENDS = 2
