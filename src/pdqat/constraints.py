@@ -33,9 +33,8 @@ E = TypeVar("E", bound=StrEnum)
 Tolerance = float | Mapping[str, float] | None
 """One number; numbers by layer name or glob pattern ("*" for the rest); or None, the paper's 1 / (2^bits - 1).
 
-For distances that are ratios of squares, or grow with the square of an error, None is the square of that. For the
-relative distance this is the noise-to-signal ratio of a uniformly distributed value rounded to `bits` bits; the
-divergence of outputs is the other one.
+For the relative distance and the divergence of outputs, which go by the squares of errors, None is the square of that:
+for the relative distance the noise-to-signal ratio of a uniformly distributed value rounded to `bits` bits.
 """
 
 
