@@ -60,7 +60,7 @@ def test_losses_distances_and_gradients_stay_in_float32() -> None:
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), *body, nn.Flatten(), nn.Linear(16, 3))
     x, y = torch.rand(32, 1, 6, 6), torch.randint(3, (32,))
     net = prepare(model, x, 2)
-    constraints = [OutputConstraint(), LayerConstraint("relative", 0.01)]
+    constraints = [OutputConstraint("cross-entropy"), LayerConstraint("relative", 0.01)]
     lagrangian = Lagrangian(net, F.cross_entropy, constraints)
     exact = lagrangian.terms(x, y)
     with torch.autocast("cpu", torch.bfloat16):
