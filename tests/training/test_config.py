@@ -287,6 +287,10 @@ def test_the_paper_preset_has_the_output_tolerance_of_table_1(bits: str, toleran
     assert resolve_config("paper", {}, {"bits": [bits]}).output_tolerance == tolerance
 
 
+def test_table_1_says_nothing_about_other_distances() -> None:
+    assert resolve_config("paper", {}, {"output_distance": "kl"}).output_tolerance is None
+
+
 def test_a_given_output_tolerance_wins_over_table_1() -> None:
     assert resolve_config("paper", {"output_tolerance": 0.3}, {"bits": ["4"]}).output_tolerance == 0.3
     assert resolve_config("paper", {}, {"bits": ["4"], "output_tolerance": 0.2}).output_tolerance == 0.2
