@@ -1,0 +1,42 @@
+"""The command as a person runs it, and what it made."""
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pdqat.cli import main
+from pdqat.training import Run
+
+TINY = ["--train-images", "64", "--batch-size", "32"]
+
+
+def pdqat(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run the command as a person does."""
+    command = [sys.executable, "-m", "pdqat.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@dataclasses.dataclass
+class Finished:
+    """A run that the command made, and what it printed."""
+
+    run: Run
+    output: str
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """The one line that the command says instead of doing anything."""
+    capsys.readouterr()
+    assert main([str(each) for each in arguments]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("pdqat: ")
+    assert printed.err.count("\n") == 1
+    return printed.err
