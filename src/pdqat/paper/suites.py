@@ -97,6 +97,8 @@ RELATIVE_TOLERANCE, CLOSE_TOLERANCE = 0.1, 0.02
 KL: dict[str, Any] = {"output_distance": "kl"}
 """The paper's cross-entropy also asks f to be sure of itself; the divergence only to agree."""
 KL_TOLERANCE = 0.1
+UNMOVED: dict[str, Any] = {"dual_rate": 0.0}
+"""The output's multiplier stays 1, those of layers 0: tolerances have no say, so that distances can be compared."""
 
 
 def _short(name: str, seed: int, tolerance: float, start: Cell | None = None, length: int = 1, **options: Any) -> Cell:
@@ -124,6 +126,8 @@ def _gap(seed: int) -> list[Cell]:
         plain,
         _short("straight-through", seed, loose, gradient="straight-through"),
         _short("kl-straight-through", seed, loose, **KL, gradient="straight-through"),
+        _short("multiplier-1", seed, loose, **UNMOVED),
+        _short("kl-multiplier-1", seed, loose, **KL, **UNMOVED),
         _short("kl-close", seed, CLOSE_TOLERANCE, **KL, **RELATIVE, dual_rate=1.0),
         _short("warm-start", seed, loose, plain),
         _short("relative", seed, RELATIVE_TOLERANCE, **RELATIVE),
