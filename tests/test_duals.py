@@ -51,9 +51,57 @@ def test_nupi_by_hand() -> None:
     assert found == [3, 1.875, 0, 2.0546875]
 
 
+def test_multiplicative_by_hand() -> None:
+    """Rate 0.5; tolerances 0.1, 0.2, 0.3, 0.3.
+
+    distances 0.4, 0.8, 0.3, 0      1 x 4^0.5 = 2     0.001 x 4^0.5 = 0.002     0.001 x 1^0.5     0.001 x 0^0.5 = 0
+    distances 0.1, 0.05, 2.7, 0.3   2                 0.002 x 0.25^0.5 = 0.001  0.001 x 9^0.5     0.001, not 0, x 1
+    """
+    duals = Duals(CONSTRAINTS, rate=0.5, rule="multiplicative")
+    tolerances = vector(0.1, 0.2, 0.3, 0.3)
+    duals.step(vector(0.4, 0.8, 0.3, 0.0) - tolerances)
+    torch.testing.assert_close(duals.multipliers, vector(2, 0.002, 0.001, 0))
+    duals.step(vector(0.1, 0.05, 2.7, 0.3) - tolerances)
+    torch.testing.assert_close(duals.multipliers, vector(2, 0.001, 0.003, 0.001))
+
+
+@pytest.mark.parametrize(("rule", "rate"), [("ascent", 2.0), ("multiplicative", 0.5)])
+def test_rules_find_the_multiplier_of_a_problem_with_a_known_answer(rule: str, rate: float) -> None:
+    """Least (x - 1)^2 / 2 such that x^2 / 2 <= 1/8: x = 1/2, and (x - 1) + lambda x = 0 makes lambda 1."""
+    tolerance = 1 / 8
+    duals = Duals([Constraint("layer", "x", "2-bit", tolerance)], rate, rule)
+    for _ in range(60):
+        x = 1 / (1 + duals.multipliers)  # the best x for this multiplier
+        duals.step(x**2 / 2 - tolerance)
+    assert duals.multipliers.item() == pytest.approx(1, rel=1e-4)
+
+
+@given(st.floats(0.01, 100), st.floats(0.01, 1))
+def test_a_multiplicative_step_falls_as_far_as_it_rises(ratio: float, rate: float) -> None:
+    duals = Duals(CONSTRAINTS[:1], rate, "multiplicative")
+    for distance in (0.1 * ratio, 0.1 / ratio):
+        duals.step(vector(distance - 0.1))
+    assert duals.multipliers.item() == pytest.approx(1, rel=1e-2)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "message"),
+    [
+        (Constraint("layer", "conv0", "2-bit", 0.0), "needs tolerances above 0, but that of 2-bit/layer/conv0 is 0"),
+        (
+            Constraint("layer", "conv0", "2-bit", 1.0, price=1.0),
+            "needs fixed tolerances, but 2-bit/layer/conv0 has a price",
+        ),
+    ],
+)
+def test_multiplicative_needs_a_tolerance_to_divide_by(constraint: Constraint, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Duals([constraint], rule="multiplicative")
+
+
 @given(st.lists(st.tuples(finite, finite, finite, finite), max_size=5), st.floats(0, 5))
 def test_multipliers_are_never_negative(slacks: list[tuple[float, ...]], rate: float) -> None:
-    for rule in ("ascent", "nupi"):
+    for rule in ("ascent", "nupi", "multiplicative"):
         duals = Duals(CONSTRAINTS, rate, rule, damping=0.7, nu=0.3)
         for each in slacks:
             duals.step(vector(*each))

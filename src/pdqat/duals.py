@@ -4,7 +4,12 @@ ascent (Algorithm 1)    lambda <- [lambda + rate x slack]_+
 nuPI                    xi_t   = nu xi_{t-1} + (1 - nu) slack_t
                         lambda <- [lambda + rate x slack_t + damping x (xi_t - xi_{t-1})]_+       with xi_{-1} = 0
 
+multiplicative          lambda <- max(lambda, 0.001) x (distance / tolerance)^rate
+
 nuPI (Sohrabi et al. 2024) is a PI controller on the slack; its second term damps the oscillation of plain ascent.
+A slack has no upper limit but is never below -tolerance, so plain ascent rises fast and falls slowly; the ratio of
+distance and tolerance moves a multiplier down as fast as up, whatever the size of either (in the way of GECO, Rezende
+and Viola 2018).
 """
 
 import math
@@ -24,6 +29,11 @@ class DualRule(StrEnum):
 
     ASCENT = "ascent"
     NUPI = "nupi"
+    MULTIPLICATIVE = "multiplicative"
+
+
+LEAST = 1e-3
+"""What a smaller multiplier counts as in a multiplicative step, since 0 would stay 0."""
 
 
 class Duals(nn.Module):
@@ -49,6 +59,8 @@ class Duals(nn.Module):
             raise InputError(f"the nuPI factor nu must be from 0 to below 1, not {nu}")
         self.constraints = tuple(constraints)
         self.rule = choice(DualRule, rule, "dual rule")
+        if self.rule is DualRule.MULTIPLICATIVE:
+            _check_ratios(self.constraints)
         self.rate, self.damping, self.nu = rate, damping, nu
         starts = [each.start for each in self.constraints for _ in range(each.channels)]
         self.register_buffer("multipliers", torch.tensor(starts))
@@ -71,7 +83,12 @@ class Duals(nn.Module):
 
     @torch.no_grad()
     def step(self, slacks: Tensor) -> None:
-        """One ascent step, projected to the non-negative numbers."""
+        """Follow the slacks, staying at 0 or above."""
+        if self.rule is DualRule.MULTIPLICATIVE:
+            tolerances = slacks.new_tensor([each.tolerance for each in self.constraints for _ in range(each.channels)])
+            ratios = (1 + slacks / tolerances).clamp(min=0)
+            self.multipliers.clamp_(min=LEAST).mul_(ratios**self.rate)
+            return
         update = self.rate * slacks
         if self.rule is DualRule.NUPI:
             smoothed = self.nu * self.smoothed + (1 - self.nu) * slacks
@@ -97,3 +114,11 @@ class Duals(nn.Module):
                 f"the multipliers are of another problem: they belong to {', '.join(state['names'])}; "
                 f"the constraints here are {', '.join(names)}"
             )
+
+
+def _check_ratios(constraints: Iterable[Constraint]) -> None:
+    for each in constraints:
+        if each.tolerance == 0:
+            raise InputError(f"the dual rule 'multiplicative' needs tolerances above 0, but that of {each.name} is 0")
+        if each.price is not None:
+            raise InputError(f"the dual rule 'multiplicative' needs fixed tolerances, but {each.name} has a price")

@@ -57,6 +57,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "layers, every 2 steps, running": {"dual_every": 2},
     "layers, every 2 steps, fresh": {"dual_every": 2, "dual_slack": "fresh"},
     "layers, nupi": {"dual_rule": "nupi", "dual_damping": 0.5, "dual_nu": 0.5, "dual_every": 2},
+    "layers, multiplicative": {"dual_rule": "multiplicative", "dual_rate": 0.5},
     "channels": {"level": "channel", "layer_distance": "squared"},
     "blocks": {"level": "block", "blocks": ["stages.0.0", "stages.2.0"], "norm": "tied"},
     "two plans": {"bits": ["2", "w4a8"], "layers": {"stages.0.0.conv0": "full"}},

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from pdqat.paper import figures, published
 from pdqat.paper.results import Entry, percent
 from pdqat.paper.statistics import Difference, Stationarity, rank_correlation
-from pdqat.paper.suites import FIGURE_1_BITS, FIGURE_1_TOLERANCE
+from pdqat.paper.suites import FIGURE_1_BITS, FIGURE_1_TOLERANCE, SETTLING_FIRST
 from pdqat.paper.tables import Grid
 from pdqat.sensitivity.report import LAST_EPOCHS
 from pdqat.training.config import Method
@@ -157,7 +157,7 @@ def duals(found: Sequence[Entry]) -> Artefact:
 
 def settling(found: Sequence[Entry]) -> Artefact:
     """Which rule and rate lets multipliers settle, and what becomes of their ranking and of accuracy."""
-    first = {entry["seed"]: entry for entry in found if entry["variant"] == "relative"}
+    first = {entry["seed"]: entry for entry in found if entry["variant"] == SETTLING_FIRST}
     return Artefact([_settled(found, first)])
 
 
