@@ -54,15 +54,15 @@ def test_nupi_by_hand() -> None:
 def test_multiplicative_by_hand() -> None:
     """Rate 0.5; tolerances 0.1, 0.2, 0.3, 0.3.
 
-    distances 0.4, 0.8, 0.3, 0      1 x 4^0.5 = 2     0.001 x 4^0.5 = 0.002     0.001 x 1^0.5     0.001 x 0^0.5 = 0
-    distances 0.1, 0.05, 2.7, 0.3   2                 0.002 x 0.25^0.5 = 0.001  0.001 x 9^0.5     0.001, not 0, x 1
+    distances 0.4, 0.8, 0.3, 0       1 x 4^0.5 = 2    0.001 x 4^0.5 = 0.002     0.001 x 1^0.5 -> 0    0.001 x 0^0.5 -> 0
+    distances 0.1, 0.2/9, 2.7, 1.2   2                0.002 x (1/9)^0.5 -> 0    0.001 x 9^0.5         0.001 x 4^0.5
     """
     duals = Duals(CONSTRAINTS, rate=0.5, rule="multiplicative")
     tolerances = vector(0.1, 0.2, 0.3, 0.3)
     duals.step(vector(0.4, 0.8, 0.3, 0.0) - tolerances)
-    torch.testing.assert_close(duals.multipliers, vector(2, 0.002, 0.001, 0))
-    duals.step(vector(0.1, 0.05, 2.7, 0.3) - tolerances)
-    torch.testing.assert_close(duals.multipliers, vector(2, 0.001, 0.003, 0.001))
+    torch.testing.assert_close(duals.multipliers, vector(2, 0.002, 0, 0))
+    duals.step(vector(0.1, 0.2 / 9, 2.7, 1.2) - tolerances)
+    torch.testing.assert_close(duals.multipliers, vector(2, 0, 0.003, 0.002))
 
 
 @pytest.mark.parametrize(("rule", "rate"), [("ascent", 2.0), ("multiplicative", 0.5)])

@@ -4,7 +4,7 @@ ascent (Algorithm 1)    lambda <- [lambda + rate x slack]_+
 nuPI                    xi_t   = nu xi_{t-1} + (1 - nu) slack_t
                         lambda <- [lambda + rate x slack_t + damping x (xi_t - xi_{t-1})]_+       with xi_{-1} = 0
 
-multiplicative          lambda <- max(lambda, 0.001) x (distance / tolerance)^rate
+multiplicative          lambda <- max(lambda, 0.001) x (distance / tolerance)^rate, and 0 if that is 0.001 or less
 
 nuPI (Sohrabi et al. 2024) is a PI controller on the slack; its second term damps the oscillation of plain ascent.
 A slack has no upper limit but is never below -tolerance, so plain ascent rises fast and falls slowly; the ratio of
@@ -33,7 +33,7 @@ class DualRule(StrEnum):
 
 
 LEAST = 1e-3
-"""What a smaller multiplier counts as in a multiplicative step, since 0 would stay 0."""
+"""Smaller multipliers are 0, and count as this in a multiplicative step, since 0 would stay 0."""
 
 
 class Duals(nn.Module):
@@ -87,7 +87,8 @@ class Duals(nn.Module):
         if self.rule is DualRule.MULTIPLICATIVE:
             tolerances = slacks.new_tensor([each.tolerance for each in self.constraints for _ in range(each.channels)])
             ratios = (1 + slacks / tolerances).clamp(min=0)
-            self.multipliers.clamp_(min=LEAST).mul_(ratios**self.rate)
+            moved = self.multipliers.clamp(min=LEAST) * ratios**self.rate
+            self.multipliers.copy_(torch.where(moved > LEAST, moved, 0.0))
             return
         update = self.rate * slacks
         if self.rule is DualRule.NUPI:
