@@ -28,6 +28,7 @@ from torch import fx
 
 from pdqat import prepare
 from pdqat.arguments import count
+from pdqat.disk import write_atomically
 from pdqat.export.chosen import chosen_model, write_float
 from pdqat.export.deploy import passes, write_file
 from pdqat.export.formats import FORMATS
@@ -37,7 +38,6 @@ from pdqat.export.openvino_file import save, to_openvino
 from pdqat.export.speed import measure
 from pdqat.models.preresnet import preresnet
 from pdqat.training import Run
-from pdqat.training.files import write_atomically
 
 FOLDER = Path(__file__).parents[1] / "runs" / "deploy"
 NETWORKS = {"8": ["8"], "4": ["4"], "2": ["2"], "1": ["1"], "1-ste": ["1", "--method", "ste"]}

@@ -17,7 +17,7 @@ from rich.table import Table
 
 from pdqat import Lagrangian
 from pdqat.training import Run
-from pdqat.training.files import load_checkpoint
+from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.setup import Setup
 
 WHOLE, QUARTER = "whole batch", "a quarter"

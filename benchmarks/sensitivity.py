@@ -36,13 +36,13 @@ from pdqat.allocation.plan_file import read_plan, write_plan
 from pdqat.allocation.prices import predicted_costs
 from pdqat.allocation.program import allocate
 from pdqat.arguments import count
+from pdqat.disk import write_atomically
 from pdqat.paper.suites import SUITES
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity import RANKINGS
 from pdqat.sensitivity.subject import Subject
 from pdqat.training import Run
 from pdqat.training.config import Method
-from pdqat.training.files import write_atomically
 
 FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
 PAPER = RESULTS / "paper"
@@ -175,9 +175,11 @@ def finished(seed: int) -> dict[str, Any]:
 def tried(measure: bool) -> list[dict[str, Any]]:
     """The multipliers of the paper's short cells beside the truth of each; those not measured yet only if asked to."""
     found = []
-    for cell in [*SUITES["settling"](0), *SUITES["gap"](0)]:
+    for cell in {cell.name: cell for suite in ("settling", "gap") for cell in SUITES[suite](0)}.values():
         path = FOLDER / f"tried-{cell.name}.json"
         if measure and cell.method is Method.PDQAT_LAYERS and cell.is_finished(PAPER) and not path.exists():
+            if not cell.run(PAPER).best.exists():
+                continue  # trained elsewhere
             subject = Subject.of_run(cell.run(PAPER))
             real, scores = truth(subject), RANKINGS["dual"](subject)
             content = {"cell": cell.name, "variant": cell.variant, "truth": real, "scores": scores}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pdqat.training import Run
-from pdqat.training.files import load_checkpoint
+from pdqat.training.checkpoints import load_checkpoint
 
 
 def heed_interrupts() -> None:

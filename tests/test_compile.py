@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pdqat import BlockConstraint, Lagrangian, LayerConstraint, OutputConstraint, prepare
+from pdqat.layers.recorder import FEWEST_ROWS
 from pdqat.quantizers import SCHEMES
 
 # torch.compile uses what torch advises against.
@@ -39,13 +40,13 @@ def made(quantizer: str, layer_sample: float = 1.0) -> Lagrangian:
     return lagrangian
 
 
-def assert_compiles(quantizer: str, backend: str, layer_sample: float = 1.0) -> None:
+def assert_compiles(quantizer: str, backend: str, layer_sample: float = 1.0, images: int = 8) -> None:
     """One graph without a break, with the values, gradients, statistics and running slacks of eager mode."""
     eager, source = made(quantizer, layer_sample).double(), made(quantizer, layer_sample).double()
     compiled = torch.compile(source, fullgraph=True, backend=backend)
     for step in range(3):
         torch.manual_seed(step)
-        x, y = torch.rand(8, 1, 6, 6, dtype=torch.float64), torch.randint(3, (8,))
+        x, y = torch.rand(images, 1, 6, 6, dtype=torch.float64), torch.randint(3, (images,))
         values = []
         for lagrangian in (eager, compiled):
             torch.manual_seed(step)  # the same rows are sampled
@@ -61,7 +62,11 @@ def assert_compiles(quantizer: str, backend: str, layer_sample: float = 1.0) -> 
 
 
 def test_sampled_distances_are_in_the_graph() -> None:
-    assert_compiles("dorefa", backend="eager", layer_sample=0.5)
+    images = 2 * FEWEST_ROWS
+    x, y = torch.rand(images, 1, 6, 6), torch.randint(3, (images,))
+    whole, part = (made("dorefa", sample).terms(x, y).distances for sample in (1.0, 0.5))
+    assert not torch.equal(whole, part), "so many images are sampled"
+    assert_compiles("dorefa", backend="eager", layer_sample=0.5, images=images)
 
 
 def test_evaluation_is_one_graph() -> None:
@@ -92,4 +97,4 @@ def test_the_whole_lagrangian_is_one_graph(quantizer: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("quantizer", "layer_sample"), [("dorefa", 1.0), ("dorefa", 0.5), ("uniform", 1.0)])
 def test_the_compiled_lagrangian_agrees_with_eager_mode(quantizer: str, layer_sample: float) -> None:
-    assert_compiles(quantizer, backend="inductor", layer_sample=layer_sample)
+    assert_compiles(quantizer, backend="inductor", layer_sample=layer_sample, images=2 * FEWEST_ROWS)

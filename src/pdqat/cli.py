@@ -24,9 +24,9 @@ from pdqat.export.command import add_commands as add_export_commands
 from pdqat.paper.command import add_commands as add_paper_commands
 from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
 from pdqat.training import Run, TrainConfig, Trainer
-from pdqat.training.config import Method, read_toml
+from pdqat.training.checkpoints import load_checkpoint
+from pdqat.training.config import Level, Method, read_toml
 from pdqat.training.evaluation import evaluate
-from pdqat.training.files import load_checkpoint
 from pdqat.training.presets import PRESETS, resolve_config
 from pdqat.training.process import check_compiler, keep_freed_memory
 from pdqat.training.setup import Setup
@@ -124,8 +124,10 @@ def _given(options: argparse.Namespace, flags: dict[str, Any]) -> dict[str, Any]
 
 def _going_on(options: argparse.Namespace, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """The options of the run to go on from, and what to start from."""
-    if options.preset is not None:
-        raise InputError("--from takes the options of the run that it goes on from: give no --preset with it")
+    if options.preset is not None or "preset" in given:
+        raise InputError("--from takes the options of the run that it goes on from: give no preset with it")
+    if "init" in options:
+        raise InputError("--from starts from the weights of the run that it goes on from: give no --init with it")
     run = Run.open(options.source)
     summary = run.summary()
     config = run.config()
@@ -142,7 +144,10 @@ def _going_on(options: argparse.Namespace, given: dict[str, Any]) -> tuple[dict[
     elif before["plan"] and given.get("budget") is None:
         before["layers"] = {}
     if given.get("method", config.method) != Method.PDQAT_LAYERS:
-        before.pop("tolerance_price", None)
+        for name in ("tolerance_price", "tolerances"):
+            before.pop(name, None)
+    if given.get("level", config.level) != Level.BLOCK:
+        before.pop("blocks", None)
     return before, {"init": str(run.best), "carry": config.method is not Method.FULL}
 
 
@@ -203,7 +208,8 @@ def _parser() -> argparse.ArgumentParser:
         "train",
         help="train a network under precision constraints",
         description="Train a network to do its task while staying close to its own low-precision version. "
-        "Every option is also a key of the file given with --config (with underscores).",
+        "Every option but --out, --resume, --from and --plan is also a key of the file given with --config (with "
+        "underscores).",
         argument_default=argparse.SUPPRESS,
     )
     train.set_defaults(command=_train, resume=None, config=None, preset=None, out=None, plan_file=None, source=None)

@@ -4,7 +4,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pdqat.training.files import write_atomically
+from pdqat.disk import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -29,7 +29,9 @@ def test_a_budget_is_read_with_its_unit(text: str, unit: Unit, amount: float) ->
     assert found.amount == pytest.approx(amount)
 
 
-@pytest.mark.parametrize("text", ["", "2.5", "bits", "-1 bits", "0 KB", "nan bits", "inf KB", "3 apples", "1.2.3 KB"])
+@pytest.mark.parametrize(
+    "text", ["", "2.5", "bits", "-1 bits", "0 KB", "nan bits", "inf KB", "3 apples", "1.2.3 KB", "1e308 GB"]
+)
 def test_what_is_no_budget_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"such as '2.5 bits' on average, '40 KB' or '0.5 GBOPs', not"):
         Budget.parse(text)

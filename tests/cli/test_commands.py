@@ -147,11 +147,35 @@ def test_resume_continues_an_unfinished_run(unfinished: Run, finished: Finished)
 @pytest.mark.parametrize(
     ("command", "mentions"),
     [
-        ([], ["train", "eval", "show", "data", "--version"]),
+        (
+            [],
+            ["train", "eval", "show", "data", "sensitivity", "plan", "export", "verify", "bench", "paper", "--version"],
+        ),
         (["train"], ["--config", "--preset", "--out", "--resume", "quickstart", "paper", "--no-augment", *OPTIONS]),
         (["eval"], ["RUN", "--part", "--checkpoint", "--json", "test", "validation", "best", "last"]),
         (["show"], ["RUN", "--json"]),
         (["data"], ["NAME", "--folder", "cifar10", "cifar100", "PDQAT_DATA"]),
+        (["sensitivity"], ["RUN", "--rank", "dual", "hessian", "--images", "--json", "--csv"]),
+        (["plan"], ["RUN", "--budget", "--frontier", "--bits", "--rank", "--images", "--pin", "--exclude", "--out"]),
+        (["export"], ["RUN", "--format", "onnx", "openvino", "qonnx", "torch", "--pack", "--plan", "--out"]),
+        (["verify"], ["FILE", "RUN", "--plan", "--json"]),
+        (["bench"], ["FILE", "--run", "--plan", "--json"]),
+        (
+            ["paper", "run"],
+            [
+                "SUITE",
+                "table1",
+                "--protocol",
+                "--folder",
+                "--seeds",
+                "--only",
+                "--jobs",
+                "--executor",
+                "--device",
+                "--list",
+            ],
+        ),
+        (["paper", "show"], ["SUITE", "table1", "--protocol", "--folder"]),
     ],
 )
 def test_help_mentions_every_option(

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -272,6 +274,17 @@ def test_a_missing_runtime_names_its_extra(
     monkeypatch.setattr(runtimes, "installed", list)
     for arguments in (["verify", str(file), str(run.path)], ["bench", str(file), "--run", str(run.path)]):
         assert "pip install 'pdqat[export]'" in complaint(arguments, capsys)
+
+
+@pytest.mark.parametrize("form", ["onnx", "qonnx"])
+def test_a_missing_writer_names_its_extra(run: Run, tmp_path: Path, form: str) -> None:
+    """In a process of its own, for which onnx is not there."""
+    arguments = ["export", str(run.path), "--format", form, "--out", str(tmp_path / "model.onnx")]
+    code = f"import sys; sys.modules['onnx'] = None; from pdqat.cli import main; sys.exit(main({arguments!r}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 2
+    assert "need onnx: pip install 'pdqat[export]'" in found.stderr
+    assert found.stderr.count("\n") == 1
 
 
 def test_bench_times_the_file_beside_float32(

@@ -13,7 +13,7 @@ from pdqat.layers.trace import trace
 from pdqat.models.preresnet import preresnet, preresnet_small
 from pdqat.models.resnet import resnet
 from pdqat.quantizers import PowerOfTwo
-from pdqat.training.files import plain_weights
+from pdqat.training.checkpoints import plain_weights
 
 
 def example(channels: int = 3) -> Tensor:

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from pdqat import BlockConstraint, InputError, Lagrangian, LayerConstraint, Network, OutputConstraint, prepare
 from pdqat.models import preresnet_small
+from pdqat.precision import BitPlan, Precision
 from pdqat.quantizers import SCHEMES, DoReFaActivation, DoReFaWeight
 
 X, Y = torch.rand(8, 1, 8, 8, generator=torch.Generator().manual_seed(0)), torch.arange(8) % 3
@@ -81,6 +82,16 @@ def test_a_view_ends_with_an_error_too() -> None:
 def test_an_unknown_plan_names_the_known() -> None:
     view = prepared().under("8-bit")
     with pytest.raises(InputError, match="the network has no plan '8-bit'; it was prepared with 2-bit, 4-bit"), view:
+        pass
+
+
+def test_another_plan_of_a_known_name_is_refused() -> None:
+    net = prepared()
+    own = net.plans["2-bit"]
+    with net.under(BitPlan("2-bit", dict(own.precisions))):
+        pass
+    view = net.under(BitPlan("2-bit", {**own.precisions, next(iter(own.precisions)): Precision(8, 8)}))
+    with pytest.raises(InputError, match="the plan '2-bit' that was given is not the one of that name"), view:
         pass
 
 

@@ -23,7 +23,7 @@ def finish(folder: Path) -> None:
     """Leave behind what a trained cell leaves behind."""
     constraints = [{"kind": "layer", "where": name, "multiplier": value} for name, value in MULTIPLIERS.items()]
     Run(folder).write_metrics([{"constraints": constraints}] * 2)
-    Run(folder).write_summary({"accuracy": {}, "plans": {"2-bit": dict.fromkeys(MULTIPLIERS, "2")}})
+    Run(folder).write_summary({"accuracy": {}, "constraints": [], "plans": {"2-bit": dict.fromkeys(MULTIPLIERS, "2")}})
     (folder / MEASURED).write_text("{}")
 
 
@@ -135,6 +135,16 @@ def test_kept_layers_follow_from_the_finished_base(tmp_path: Path, largest: bool
     assert executor.begun == [BASE.name, cell.name]
     expected = kept or ["stages.0.0.conv0", "stages.1.0.conv0"]
     assert cell.run(tmp_path).config().plan == {name: "full" if name in expected else "2" for name in MULTIPLIERS}
+
+
+def test_a_start_whose_weights_are_not_there_is_named(tmp_path: Path) -> None:
+    cell = Cell(Method.PDQAT_LAYERS, 2, 0, 0.1, 0.7, variant="warm-start", starts_from=OTHERS[0])
+    executor = Pretender()
+    with pytest.raises(InputError, match=r"ste-1bit-seed0, which has no best.pt .*; remove that folder to train it"):
+        matrix(tmp_path, [cell]).run(executor, Notes())
+    OTHERS[0].run(tmp_path).best.touch()
+    matrix(tmp_path, [cell]).run(executor, Notes())
+    assert executor.begun == [OTHERS[0].name, cell.name]
 
 
 def test_a_failure_is_reported_and_the_rest_is_trained(tmp_path: Path) -> None:

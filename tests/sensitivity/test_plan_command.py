@@ -18,8 +18,8 @@ from pdqat.errors import InputError
 from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.subject import Subject
 from pdqat.training import Run
+from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.evaluation import evaluate
-from pdqat.training.files import load_checkpoint
 from pdqat.training.setup import Setup
 
 
@@ -186,19 +186,51 @@ def read_layers(run: Run) -> list[str]:
     return list(run.summary()["plans"]["2-bit"])
 
 
+QUICK = ["--train-images", "128", "--batch-size", "64", "--epochs", "1"]
+
+
+def test_what_speaks_of_layers_is_left_behind_by_a_method_without_them(tmp_path: Path) -> None:
+    blocks = ["--tolerances", "stages.0.*=0.3", "--level", "block", "--blocks", "stages.0.0"]
+    assert main(["train", *QUICK, *blocks, "--out", str(tmp_path / "first")]) == 0
+    common = ["train", "--from", str(tmp_path / "first")]
+    assert main([*common, "--method", "ste", "--out", str(tmp_path / "ste")]) == 0
+    assert Run.open(tmp_path / "ste").config().tolerances == {}
+    assert main([*common, "--level", "layer", "--out", str(tmp_path / "layers")]) == 0
+    found = Run.open(tmp_path / "layers").config()
+    assert (found.blocks, found.tolerances) == ([], {"stages.0.*": 0.3})
+
+
+def test_a_layer_with_a_step_of_its_own_is_not_tried_at_the_bits_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mixed = ["--quantizer", "uniform", "--layers", "*.conv1=4"]
+    assert main(["train", *QUICK, *mixed, "--out", str(tmp_path / "run")]) == 0
+    assert main(["plan", str(tmp_path / "run"), "--budget", "3 bits", "--bits", "2,4"]) == 2
+    assert "stages.0.0.conv0 can't be tried at others than 2" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
         (["--bits", "4"], "--plan names the precision of each layer: give no --bits with it"),
         (["--seed", "5"], "goes on with the run's own split of the images, so with its seed, 0; give no --seed"),
-        (["--preset", "paper"], "give no --preset with it"),
+        (["--preset", "paper"], "give no preset with it"),
+        (["--config", "preset.toml"], "give no preset with it"),
+        (["--init", "other.pt"], "give no --init with it"),
     ],
 )
 def test_flags_that_contradict_plan_or_run_are_refused(
-    relative_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], sentence: str
+    relative_run: Run,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    flags: list[str],
+    sentence: str,
 ) -> None:
     write_plan(tmp_path / "plan.toml", dict.fromkeys(read_layers(relative_run), Precision(4, 4)), "by hand")
-    common = ["train", "--from", str(relative_run.path), "--plan", str(tmp_path / "plan.toml")]
+    (tmp_path / "preset.toml").write_text('preset = "paper"\n')
+    monkeypatch.chdir(tmp_path)
+    common = ["train", "--from", str(relative_run.path.absolute()), "--plan", str(tmp_path / "plan.toml")]
     assert main([*common, *flags, "--out", str(tmp_path / "run")]) == 2
     assert sentence in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

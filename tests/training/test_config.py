@@ -282,6 +282,10 @@ def test_the_paper_preset_has_the_numbers_of_the_appendix() -> None:
     assert (config.gradient, config.norm) == ("exact", "exact")
 
 
+def test_the_paper_preset_has_no_output_tolerance_for_a_plan() -> None:
+    assert resolve_config("paper", {}, {"plan": {"stages.0.0.conv0": "8"}}).output_tolerance is None
+
+
 @pytest.mark.parametrize(("bits", "tolerance"), [("8", 0.0039), ("4", 0.1), ("2", 0.7), ("1", 0.9), ("3", None)])
 def test_the_paper_preset_has_the_output_tolerance_of_table_1(bits: str, tolerance: float | None) -> None:
     assert resolve_config("paper", {}, {"bits": [bits]}).output_tolerance == tolerance

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pdqat import models
 from pdqat.errors import InputError
 from pdqat.training import Run, TrainConfig
-from pdqat.training.files import load_checkpoint
+from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.setup import Setup
 
 Small = Callable[..., TrainConfig]

@@ -10,7 +10,7 @@ import torch
 
 from pdqat.errors import InputError
 from pdqat.training import Run, TrainConfig
-from pdqat.training.files import load_checkpoint, save_checkpoint
+from pdqat.training.checkpoints import load_checkpoint, save_checkpoint
 from same_run import assert_same_run
 
 Small = Callable[..., TrainConfig]

@@ -87,7 +87,7 @@ def test_what_is_not_a_number_never_gets_into_a_file(tmp_path: Path) -> None:
 
 def test_a_summary_comes_back_as_it_was(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", TrainConfig())
-    summary = {"accuracy": {"full": {"validation": 0.1, "test": 1 / 3}}, "constraints": []}
+    summary = {"accuracy": {"full": {"validation": 0.1, "test": 1 / 3}}, "constraints": [], "plans": {}}
     run.write_summary(summary)
     assert run.summary() == summary
 
@@ -98,7 +98,9 @@ def test_a_run_without_summary_is_not_finished(tmp_path: Path) -> None:
         run.summary()
 
 
-@pytest.mark.parametrize("content", [b'{"accuracy": ', b"\xff", b"[]", b"{}", b'{"accuracy": 3}', b""])
+@pytest.mark.parametrize(
+    "content", [b'{"accuracy": ', b"\xff", b"[]", b"{}", b'{"accuracy": 3}', b'{"accuracy": {}}', b""]
+)
 def test_a_damaged_summary_is_refused(tmp_path: Path, content: bytes) -> None:
     run = Run.create(tmp_path / "run", TrainConfig())
     run.summary_file.write_bytes(content)

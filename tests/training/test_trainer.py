@@ -12,8 +12,8 @@ from pdqat import data
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.training import Run, TrainConfig
+from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.evaluation import evaluate
-from pdqat.training.files import load_checkpoint
 from pdqat.training.setup import Setup
 
 Small = Callable[..., TrainConfig]
@@ -175,6 +175,11 @@ def test_fresh_slacks_can_be_of_some_training_images(small: Small) -> None:
     assert not torch.equal(images, later)
 
 
+def test_fresh_slacks_are_not_of_the_images_that_the_epoch_trains_on_first(small: Small) -> None:
+    setup = Setup(small(dual_slack="fresh", dual_samples=20, batch_size=20, augment=False))
+    assert set(pixels(setup.slack_batches(0))) != set(pixels([next(iter(setup.training_batches(0)))]))
+
+
 def test_multipliers_move_every_n_steps_across_epochs(tmp_path: Path, small: Small, train: Train) -> None:
     """Of 6 steps every 4th: the multipliers rest in the first epoch and move in the second."""
     entries = train(tmp_path / "run", small(dual_every=4)).metrics()
@@ -319,6 +324,8 @@ def test_tolerances_are_by_name_then_pattern_then_the_layers_then_bits(
     assert (found[""], found["stages.0.0.conv0"], found["stages.1.0.shortcut.conv"]) == (0.7, 0.05, 0.2)
     found = tolerances("rest", layer_tolerance=0.1, tolerances={"stages.2.*": 0.2})
     assert (found["stages.0.0.conv0"], found["stages.2.0.conv0"]) == (0.1, 0.2)
+    found = tolerances("all", layer_tolerance=0.1, tolerances={"*": 0.45})
+    assert set(found.values()) - {found[""]} == {0.45}
     none = {"output_tolerance": None, "layer_tolerance": None}
     found = tolerances("paper", bits=["3"], tolerances={"stages.2.*": 0.2}, **none)
     assert (found[""], found["stages.0.0.conv0"], found["stages.2.0.conv0"]) == ((1 / 7) ** 2, 1 / 7, 0.2)

@@ -61,7 +61,7 @@ class Budget:
         else:
             unit = Unit.BYTES if name in _BYTES else Unit.BOPS
             factor = _BYTES.get(name) or _OPERATIONS.get(name, 0)
-        if not (math.isfinite(amount) and amount > 0 and factor):
+        if not (math.isfinite(amount * factor) and amount * factor > 0):
             raise InputError(f"a budget is {BUDGET_FORM}, not {text!r}")
         return cls(unit, amount * factor)
 

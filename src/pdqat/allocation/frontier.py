@@ -14,11 +14,11 @@ from pdqat.allocation.budget import Budget, Unit
 from pdqat.allocation.measure import measure_under
 from pdqat.allocation.program import Allocation, Costs, allocate
 from pdqat.allocation.sizes import LayerSize
+from pdqat.disk import write_atomically
 from pdqat.pictures import BLUE, ORANGE, save
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity.subject import Subject
 from pdqat.terminal import new_table
-from pdqat.training.files import write_atomically
 
 POINTS = 9
 

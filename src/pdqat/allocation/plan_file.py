@@ -11,9 +11,9 @@ from pathlib import Path
 
 import tomli_w
 
+from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.precision import Precision
-from pdqat.training.files import write_atomically
 
 
 def write_plan(path: Path, precisions: Mapping[str, Precision], about: str) -> None:

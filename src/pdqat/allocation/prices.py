@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pdqat.allocation.program import Costs
 from pdqat.errors import InputError
 from pdqat.precision import FULL, Precision
+from pdqat.quantizers import SCHEMES
 from pdqat.sensitivity.probe import distances
 from pdqat.sensitivity.subject import Subject
 
@@ -23,6 +24,7 @@ def predicted_costs(
 ) -> Costs:
     """Per layer and precision that it may be given, for a subject whose layers have these scores."""
     own = {layer: subject.plan[layer] for layer in choices}
+    _check_quantizer(subject.setup.config.quantizer, own, choices)
     tried = dict.fromkeys([each for found in choices.values() for each in found] + list(own.values()))
     measured = distances(subject, list(tried))
     price = prices({layer: scores[layer] for layer in choices}, measured, None if are_prices else own)
@@ -47,3 +49,15 @@ def prices(
     if mean == 0:
         raise InputError("every score is 0: there is nothing to tell layers apart by; train longer, or rank by another")
     return {layer: max(price, LEAST * mean) for layer, price in found.items()}
+
+
+def _check_quantizer(quantizer: str, own: Mapping[str, Precision], choices: Mapping[str, Sequence[Precision]]) -> None:
+    if SCHEMES[quantizer].any_bits:
+        return
+    for layer, found in choices.items():
+        if not {FULL, own[layer]}.issuperset(found):
+            raise InputError(
+                f"quantizer {quantizer!r} keeps a step size for the bits that a layer was trained with: {layer} can't "
+                f"be tried at others than {own[layer]}, as "
+                f"{', '.join(name for name, each in SCHEMES.items() if each.any_bits)} can"
+            )

@@ -11,6 +11,7 @@ from pdqat.data.checksums import verify_file
 from pdqat.data.cifar_classes import CIFAR10_CLASSES
 from pdqat.data.cifar_files import CIFAR10_BINARY, CIFAR100_PYTHON, Layout, read
 from pdqat.data.npm_package import cifar10_from_npm
+from pdqat.disk import sync_folder
 from pdqat.errors import InputError
 
 _SITE = "https://www.cs.toronto.edu/~kriz"
@@ -112,8 +113,4 @@ def _store(contents: dict[str, bytes], scratch: Path, target: Path) -> None:
             file.flush()
             os.fsync(file.fileno())
         written.replace(target / name)
-    directory = os.open(target, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    sync_folder(target)

@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, fx
 
 from pdqat.allocation.plan_file import read_plan
+from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.export.freeze import Frozen, freeze
 from pdqat.export.verify import CODE_IMAGES, layer_agreement
 from pdqat.quantizers import SCHEMES
+from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.config import Method
-from pdqat.training.files import load_checkpoint, write_atomically
 from pdqat.training.run import Run
 from pdqat.training.setup import Setup
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
+from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.export.chosen import Chosen
 from pdqat.export.runtimes import ONNX_RUNTIME, OPENVINO, Program, Session, load, needed
 from pdqat.export.verify import Verified, verify
-from pdqat.training.files import write_atomically
 
 Tell = Callable[[str], None]
 

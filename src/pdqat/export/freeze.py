@@ -22,7 +22,6 @@ from pdqat.export.graph import (
     Codes,
     check_padding,
     codes_of,
-    evaluating,
     function_of_numbers,
     is_addition,
     padding_of,
@@ -34,6 +33,7 @@ from pdqat.layers import Network
 from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS
+from pdqat.layers.trace import evaluating
 from pdqat.precision import BitPlan
 from pdqat.quantizers import Quantizer
 

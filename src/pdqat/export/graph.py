@@ -1,8 +1,7 @@
 """What all writers read off a network: its graph, the functions of single numbers in it, its quantisers' codes."""
 
 import operator
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,18 +41,6 @@ def traced(model: nn.Module) -> fx.Graph:
     if len(read) > 1:
         raise InputError(f"a model with several inputs can't be exported: it also reads {read[1]}")
     return graph
-
-
-@contextmanager
-def evaluating(net: nn.Module) -> Iterator[None]:
-    """Evaluation mode, then every module's own again."""
-    modes = {module: module.training for module in net.modules()}
-    net.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def function_of_numbers(node: fx.Node, modules: Mapping[str, nn.Module]) -> Clip | None:

@@ -8,7 +8,6 @@ import operator
 from dataclasses import replace
 from typing import Any
 
-import onnx.parser
 import torch
 from torch import Tensor, fx
 from torch.fx.passes.shape_prop import ShapeProp
@@ -20,7 +19,6 @@ from pdqat.export.graph import (
     check_padding,
     codes_of,
     convolution,
-    evaluating,
     function_of_numbers,
     traced,
 )
@@ -30,8 +28,14 @@ from pdqat.layers import Network
 from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS, Summand
+from pdqat.layers.trace import evaluating
 from pdqat.precision import BitPlan
 from pdqat.quantizers import Quantizer
+
+try:
+    import onnx.parser
+except ImportError as error:
+    raise InputError("QONNX files need onnx: pip install 'pdqat[export]'") from error
 
 DOMAIN = "qonnx.custom_op.general"
 

@@ -1,6 +1,5 @@
 """How fast a file runs beside the float32 export of the same model, in the same runtime."""
 
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from pdqat.export.runtimes import Session, load, needed
+from pdqat.training.process import cores
 
 BATCHES = (1, 64)
 ROUNDS = 15
@@ -63,7 +63,7 @@ def measure(
 ) -> list[Timed]:
     """At every batch size, with one thread and with all, in every installed runtime."""
     found = []
-    threads = sorted({1, os.cpu_count() or 1})
+    threads = sorted({1, cores()})
     for runtime in needed(path):
         for count in threads:
             sessions = {"integer": load(runtime, path, count), "float32": load(runtime, float_path, count)}

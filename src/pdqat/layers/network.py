@@ -43,7 +43,10 @@ class Network(nn.Module):
         name = plan.name if isinstance(plan, BitPlan) else plan
         if name is not None and name not in self.plans:
             raise InputError(f"the network has no plan {name!r}; it was prepared with {', '.join(self.plans)}")
-        with self.state.under(None if name is None else self.plans[name], gradient, recorder):
+        known = None if name is None else self.plans[name]
+        if isinstance(plan, BitPlan) and plan is not known and plan != known:
+            raise InputError(f"the plan {name!r} that was given is not the one of that name that the network has")
+        with self.state.under(known, gradient, recorder):
             yield self
 
     @property

@@ -11,7 +11,7 @@ from pdqat.layers.layer import LAYERS, LayerQuantizers, PrecisionLayer
 from pdqat.layers.network import Network, call_every_layer
 from pdqat.layers.norm import NORMS, PrecisionNorm
 from pdqat.layers.state import ViewState
-from pdqat.layers.trace import call_model, trace
+from pdqat.layers.trace import call_model, evaluating, trace
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.quantizers import PowerOfTwo, Scheme
 from pdqat.quantizers import scheme as find_scheme
@@ -170,12 +170,7 @@ def _rounds_after(name: str, plan: BitPlan, calls: Sequence[str]) -> bool:
 @torch.no_grad()
 def _calibrate(net: Network, example: Any) -> None:
     """Show each plan's quantisers the example once, in evaluation mode."""
-    modes = {module: module.training for module in net.modules()}
-    net.eval()
-    try:
+    with evaluating(net):
         for plan in net.plans:
             with net.under(plan), net.state.calibration():
                 call_model(net, example)
-    finally:
-        for module, mode in modes.items():
-            module.training = mode

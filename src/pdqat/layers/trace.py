@@ -200,17 +200,25 @@ def _watched(modules: Mapping[str, nn.Module], watch: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _differentiable(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode with every parameter part of the graph, and back as it was."""
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode, then every module's own again."""
     modes = {module: module.training for module in model.modules()}
-    needs = {parameter: parameter.requires_grad for parameter in model.parameters()}
     model.eval()
-    model.requires_grad_(True)
     try:
-        with torch.enable_grad():
-            yield
+        yield
     finally:
         for module, mode in modes.items():
             module.training = mode
+
+
+@contextmanager
+def _differentiable(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode with every parameter part of the graph, and back as it was."""
+    needs = {parameter: parameter.requires_grad for parameter in model.parameters()}
+    model.requires_grad_(True)
+    try:
+        with torch.enable_grad(), evaluating(model):
+            yield
+    finally:
         for parameter, need in needs.items():
             parameter.requires_grad_(need)

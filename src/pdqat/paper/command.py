@@ -2,7 +2,6 @@
 
 import argparse
 import fnmatch
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from pdqat.paper.matrix import Matrix
 from pdqat.paper.progress import MatrixProgress
 from pdqat.paper.protocols import PROTOCOLS, Protocol
 from pdqat.paper.suites import SUITES, cells
+from pdqat.training.process import cores
 
 
 def add_commands(commands: Any) -> None:
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> None:
     protocol, folder = _where(options)
     chosen = _chosen(options, protocol)
     ray = options.executor == "ray"
-    threads = 1 if ray else max(1, _cores() // (options.jobs or 1))
+    threads = 1 if ray else max(1, cores() // (options.jobs or 1))
     matrix = Matrix(chosen, protocol, folder)
     console = Console()
     if options.list:
@@ -90,11 +90,6 @@ def _run(options: argparse.Namespace) -> None:
         matrix.run(executor, progress)
     seen = f"pdqat paper show {options.suite} --protocol {protocol.name} --folder {folder}"
     console.print(f"all {len(matrix.cells)} cells are finished; see them with: {seen}", highlight=False, markup=False)
-
-
-def _cores() -> int:
-    """That this process may use: fewer than there are, below `taskset` or in a container."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _show(options: argparse.Namespace) -> None:

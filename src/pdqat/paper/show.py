@@ -6,12 +6,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.paper.protocols import Protocol
 from pdqat.paper.results import entries
 from pdqat.paper.suites import SUITES, cells
 from pdqat.pictures import save
-from pdqat.training.files import write_atomically
 
 
 def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None:
@@ -20,9 +20,7 @@ def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None
         from pdqat.paper.artefacts import ARTEFACTS
     except ImportError as error:
         raise InputError(f"pdqat paper show needs {error.name}: pip install 'pdqat[paper]'") from error
-    seeds = protocol.seeds
-    while any(cell.run(folder).path.exists() for cell in SUITES[suite](seeds)):
-        seeds += 1
+    seeds = _seeds(suite, protocol, folder)
     chosen = cells(suite, seeds)
     found = entries(chosen, protocol, folder)
     finished = {entry["cell"] for entry in found}
@@ -52,3 +50,14 @@ def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None
     )
     if missing:
         console.print(f"missing: {', '.join(missing)}; train them with: {again}", highlight=False, markup=False)
+
+
+def _seeds(suite: str, protocol: Protocol, folder: Path) -> int:
+    """As many as reach the highest seed that was begun."""
+    found = {path.name.rpartition("-seed")[2] for path in (folder / "cells").glob("*-seed*")}
+    begun = [
+        int(seed)
+        for seed in found
+        if seed.isdigit() and any(cell.run(folder).path.exists() for cell in SUITES[suite](int(seed)))
+    ]
+    return max(protocol.seeds, *(seed + 1 for seed in begun), 0)

@@ -17,14 +17,15 @@ import torch
 import torch.nn.functional as F
 
 from pdqat.constraints import LayerConstraint
+from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Distance
 from pdqat.paper.cells import MEASURED
 from pdqat.training import Run, Trainer
+from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.config import Method
 from pdqat.training.evaluation import evaluate
-from pdqat.training.files import load_checkpoint, write_atomically
 from pdqat.training.process import keep_freed_memory
 from pdqat.training.run import BusyError
 from pdqat.training.setup import Setup
@@ -71,9 +72,9 @@ def train_cell(folder: Path, threads: int, device: str, parent: int) -> None:
 
 
 def _start(run: Run) -> str | None:
-    """The weights to start from, named from the run's folder; none if there are checkpoints already."""
+    """The weights to start from, named from the run's folder; none if there is a checkpoint to continue from."""
     init = run.config().init
-    return None if init is None or run.best.exists() else str(run.path / init)
+    return None if init is None or run.last.exists() else str(run.path / init)
 
 
 def measured(setup: Setup) -> dict[str, Any]:

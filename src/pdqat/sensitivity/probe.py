@@ -10,23 +10,14 @@ from collections.abc import Sequence
 
 import torch
 
-from pdqat.errors import InputError
 from pdqat.layers.recorder import Recorder, Request, candidate_name
 from pdqat.precision import FULL, Precision
-from pdqat.quantizers import SCHEMES, scheme
 from pdqat.sensitivity.subject import Subject
 
 
 @torch.no_grad()
 def distances(subject: Subject, candidates: Sequence[Precision]) -> dict[str, dict[Precision, float]]:
     """Per layer and candidate the mean distance on the held-out images; 0 in full precision."""
-    quantizer = subject.setup.config.quantizer
-    trained = {FULL, *subject.plan.precisions.values()}
-    if not scheme(quantizer).any_bits and not trained.issuperset(candidates):
-        raise InputError(
-            f"quantizer {quantizer!r} keeps a step size for the run's own bits: it can't be tried at others, as "
-            f"{', '.join(name for name, each in SCHEMES.items() if each.any_bits)} can"
-        )
     chosen = subject.setup.config.layer_distance
     tried = [each for each in candidates if each != FULL]
     names = frozenset(candidate_name(layer, each) for layer in subject.layers for each in tried)

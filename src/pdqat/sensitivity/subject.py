@@ -14,8 +14,8 @@ from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.precision import BitPlan
+from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.config import Method
-from pdqat.training.files import load_checkpoint
 from pdqat.training.run import Run
 from pdqat.training.setup import Setup
 

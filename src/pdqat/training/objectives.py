@@ -77,8 +77,9 @@ def make_objective(net: Network, config: TrainConfig) -> Objective:
 def _below_output(config: TrainConfig) -> Requirement:
     tolerance: Tolerance = config.layer_tolerance
     if config.tolerances:
-        rest = {} if config.layer_tolerance is None else {"*": config.layer_tolerance}
-        tolerance = {**config.tolerances, **rest}
+        tolerance = dict(config.tolerances)
+        if config.layer_tolerance is not None:
+            tolerance.setdefault("*", config.layer_tolerance)
     if config.level is Level.BLOCK:
         return BlockConstraint(config.layer_distance, tolerance, config.tolerance_price, blocks=tuple(config.blocks))
     kind = ChannelConstraint if config.level is Level.CHANNEL else LayerConstraint

@@ -57,8 +57,8 @@ def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[s
     config = TrainConfig(**values)
     if config.carry and config.init is None:
         raise InputError("carry takes over from the checkpoint in init, which is not given")
-    is_papers_distance = config.output_distance is OutputDistance.CROSS_ENTROPY
-    if preset == "paper" and is_papers_distance and "output_tolerance" not in given and len(config.bits) == 1:
+    is_papers = config.output_distance is OutputDistance.CROSS_ENTROPY and len(config.bits) == 1 and not config.plan
+    if preset == "paper" and is_papers and "output_tolerance" not in given:
         return dataclasses.replace(
             config, output_tolerance=PAPER_OUTPUT_TOLERANCES.get(str(Precision.parse(config.bits[0])))
         )

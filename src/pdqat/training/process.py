@@ -1,4 +1,4 @@
-"""What a training process sets up once: its compiler and its memory."""
+"""What a process may use and sets up once: cores, compiler, memory."""
 
 import ctypes
 import os
@@ -10,6 +10,11 @@ from pdqat.errors import InputError
 
 COMPILED = Path("~/.cache/pdqat/compiled")
 """Keeps compiled code for later runs, unless TORCHINDUCTOR_CACHE_DIR names another folder."""
+
+
+def cores() -> int:
+    """That this process may use: fewer than there are, below `taskset` or in a container."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_compiler() -> None:

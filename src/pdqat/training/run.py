@@ -11,9 +11,9 @@ from typing import Any, Self
 if sys.platform != "win32":
     import fcntl
 
+from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.training.config import TrainConfig, read_toml, to_toml
-from pdqat.training.files import write_atomically
 from pdqat.training.presets import resolve_config
 
 
@@ -104,7 +104,8 @@ class Run:
             content = json.loads(self.summary_file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(f"{self.summary_file} is damaged: {error}") from error
-        if not isinstance(content, dict) or not isinstance(content.get("accuracy"), dict):
+        parts = {"accuracy": dict, "constraints": list, "plans": dict}
+        if not isinstance(content, dict) or not all(isinstance(content.get(key), of) for key, of in parts.items()):
             raise InputError(f"{self.summary_file} is damaged: it holds no summary")
         return content
 

@@ -17,8 +17,8 @@ from pdqat.lagrangian import Lagrangian
 from pdqat.layers import prepare
 from pdqat.precision import MAX_BITS, BitPlan, Precision
 from pdqat.training.carry import carry_over
+from pdqat.training.checkpoints import load_checkpoint, load_weights, plain_weights
 from pdqat.training.config import NormChoice, TrainConfig
-from pdqat.training.files import load_checkpoint, load_weights, plain_weights
 from pdqat.training.objectives import make_objective
 
 EVALUATION_BATCH = 500
@@ -107,7 +107,7 @@ class Setup:
     def slack_batches(self, epoch: int) -> Batches:
         """Training images for a fresh evaluation of the slacks, without augmentation."""
         count = min(self.config.dual_samples or len(self._training), len(self._training))
-        generator = torch.Generator().manual_seed(self.epoch_seed(epoch))
+        generator = torch.Generator().manual_seed(~self.epoch_seed(epoch))  # not those that the epoch trains on first
         chosen = torch.randperm(len(self._training), generator=generator)[:count]
         return self._batches(self._training[chosen])
 

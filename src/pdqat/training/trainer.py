@@ -13,9 +13,9 @@ from torch import Tensor
 from pdqat.allocation.budget import Budget
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
+from pdqat.training.checkpoints import load_checkpoint, save_checkpoint
 from pdqat.training.config import Method, SlackSource
 from pdqat.training.evaluation import Evaluation, evaluate
-from pdqat.training.files import load_checkpoint, save_checkpoint
 from pdqat.training.process import check_compiler
 from pdqat.training.run import Run
 from pdqat.training.schedule import learning_rate

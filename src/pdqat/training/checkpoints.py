@@ -1,8 +1,6 @@
-"""Writing so that nothing is lost, and reading so that nothing runs."""
+"""Checkpoints and weights: files from strangers that can't run code."""
 
-import contextlib
 import io
-import os
 import warnings
 import zipfile
 from pathlib import Path
@@ -13,27 +11,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from pdqat.disk import write_atomically
 from pdqat.errors import InputError
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write to a temporary name, flush to disk, rename: at any moment the old or the new file is there, whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise InputError(f"can't write {path}: {error.strerror or error}") from error
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def save_checkpoint(path: Path, content: dict[str, Any]) -> None:
