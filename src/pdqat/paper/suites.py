@@ -99,6 +99,9 @@ KL: dict[str, Any] = {"output_distance": "kl"}
 KL_TOLERANCE = 0.1
 SETTLING_FIRST = "kl-relative"
 """With the paper's dual rule and as many steps: what the others of `settling` are compared with."""
+MULTIPLICATIVE: dict[str, Any] = {"dual_rule": "multiplicative", "dual_rate": 0.5}
+SETTLED = "kl-relative-multiplicative"
+"""The same, with multipliers that come to rest within the epochs."""
 UNMOVED: dict[str, Any] = {"dual_rate": 0.0}
 """The output's multiplier stays 1, those of layers 0: tolerances have no say, so that distances can be compared."""
 
@@ -125,6 +128,8 @@ def _gap(seed: int) -> list[Cell]:
         Cell(Method.STE, GAP_BITS, seed, variant="short", short=True),
         _short("short", seed, loose),
         _short("kl", seed, loose, **KL),
+        _short(SETTLED, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE, **MULTIPLICATIVE),
+        _short(SETTLED, seed, RELATIVE_TOLERANCE / 2, **KL, **RELATIVE, **MULTIPLICATIVE),
         plain,
         _short("straight-through", seed, loose, gradient="straight-through"),
         _short("kl-straight-through", seed, loose, **KL, gradient="straight-through"),
@@ -142,11 +147,10 @@ def _gap(seed: int) -> list[Cell]:
 
 def _settling(seed: int) -> list[Cell]:
     often: dict[str, Any] = {"dual_every": 10, "dual_rate": 0.1}
-    multiplicative: dict[str, Any] = {"dual_rule": "multiplicative"}
     variants: dict[str, dict[str, Any]] = {
         SETTLING_FIRST: {},
-        "kl-relative-multiplicative": {**multiplicative, "dual_rate": 0.5},
-        "kl-relative-multiplicative-every-10-steps": {**multiplicative, **often},
+        SETTLED: MULTIPLICATIVE,
+        f"{SETTLED}-every-10-steps": {**MULTIPLICATIVE, **often},
         "kl-relative-every-10-steps": often,
         "kl-relative-nupi": {**often, "dual_rule": "nupi", "dual_nu": 0.9, "dual_damping": 1.0},
         "kl-relative-rate-1": {"dual_rate": 1.0},
