@@ -2,7 +2,10 @@
 
 from typing import Any
 
-from pdqat.paper.artefacts import gap
+import numpy as np
+import pytest
+
+from pdqat.paper.artefacts import gap, settling
 
 
 def entry(method: str, variant: str, seed: int, low: float | None) -> dict[str, Any]:
@@ -28,3 +31,22 @@ def test_the_gap_says_what_each_variant_is_worth_over_the_same_seeds() -> None:
     # differences 8 and 4: mean 6, standard error 2, 12.706 of them is the 97.5 % quantile of t with one degree
     assert over_method.startswith("+6.00 [-19.41, +31.41], p = 0.2, n = 2, not significant")
     assert over_baseline == "-2.00, n = 1"
+
+
+def test_settling_compares_with_the_first_rule_and_draws_distances_in_units_of_the_tolerance() -> None:
+    multipliers = {"output": [1.0, 1.1, 1.2], "a": [0.1, 0.2, 0.3], "b": [0.3, 0.2, 0.1]}
+    slacks = {"output": [0.0, 0.0, 0.0], "a": [0.2, 0.1, 0.0], "b": [0.1, -0.05, -0.1]}
+    moving = {"multipliers": multipliers, "slacks": slacks, "tolerance": 0.2}
+    turned = {**moving, "multipliers": {**multipliers, "a": multipliers["b"], "b": multipliers["a"]}}
+    found = [
+        entry("pdqat-layers", "kl-relative", 0, 0.5) | moving,
+        entry("pdqat-layers", "kl-relative-nupi", 0, 0.6) | turned,
+        entry("pdqat-layers", "kl-relative", 1, 0.7) | moving,
+    ]
+    artefact = settling(found)
+    # 0.3 - 0.1 and 0.1 - 0.3 over the last two epochs, of 0.4 in all; b misses complementary slackness by 0.1
+    assert artefact.tables[0].rows[1] == ("kl-relative-nupi", "0", "1.00", "0.100", "+0.000", "60.00", "-1.00")
+    first, other, *distances = artefact.figures[""].axes
+    assert [each.get_title() for each in (first, other)] == ["kl-relative", "kl-relative-nupi"], "of one seed"
+    drawn = [np.asarray(line.get_ydata()).tolist() for line in distances[0].lines[:2]]
+    assert drawn == [pytest.approx([2, 1.5, 1]), pytest.approx([1.5, 0.75, 0.5])]

@@ -158,7 +158,8 @@ def duals(found: Sequence[Entry]) -> Artefact:
 def settling(found: Sequence[Entry]) -> Artefact:
     """Which rule and rate lets multipliers settle, and what becomes of their ranking and of accuracy."""
     first = {entry["seed"]: entry for entry in found if entry["variant"] == SETTLING_FIRST}
-    return Artefact([_settled(found, first)])
+    drawn = [entry for entry in found if entry["seed"] == found[0]["seed"]]
+    return Artefact([_settled(found, first)], {"": figures.settling(drawn)} if drawn else {})
 
 
 def _settled(found: Sequence[Entry], first: dict[int, Entry] | None) -> Grid:

@@ -93,3 +93,23 @@ def multipliers(entry: Entry) -> Figure:
     figure.supxlabel("epoch")
     figure.suptitle("multipliers (blue, left axis) and slacks (orange, right axis)", fontsize=10)
     return figure
+
+
+def settling(found: Sequence[Entry]) -> Figure:
+    """A column for every dual rule: layer multipliers over the epochs, and distances in units of their tolerance."""
+    figure = Figure(figsize=(2.8 * len(found) + 0.6, 4.6), layout="constrained")
+    grid = figure.subplots(2, len(found), squeeze=False, sharex=True, sharey="row")
+    for (above, below), entry in zip(grid.T, found, strict=True):
+        for name, values in entry["multipliers"].items():
+            if name != "output":
+                epochs = np.arange(1, len(values) + 1)
+                above.plot(epochs, values, color=OURS, lw=0.7)
+                below.plot(epochs, 1 + np.array(entry["slacks"][name]) / entry["tolerance"], color=OTHER, lw=0.7)
+        above.set_title(entry["variant"], fontsize=8)
+        above.set_yscale("symlog", linthresh=1e-3)
+        below.set_yscale("log")
+        below.axhline(1, color=PAPER, lw=0.8, ls=":")
+    grid[0, 0].set_ylabel("multiplier")
+    grid[1, 0].set_ylabel("distance / tolerance")
+    figure.supxlabel("epoch")
+    return figure
