@@ -138,6 +138,26 @@ def test_refuses_a_damping_that_overshoots(damping: float, allowed: bool) -> Non
             make()
 
 
+def test_refuses_a_multiplicative_rate_that_overshoots() -> None:
+    constraint = LayerConstraint("squared", 0.1, price=0.01)
+    Lagrangian(prepared([2.3]), squared_to_goal, [constraint], dual_rule="multiplicative", dual_rate=1.0)
+    with pytest.raises(InputError, match=r"weights.0 would overshoot: the dual rate must be at most 1 .*, not 1.5"):
+        Lagrangian(prepared([2.3]), squared_to_goal, [constraint], dual_rule="multiplicative", dual_rate=1.5)
+
+
+@pytest.mark.parametrize(("tolerance", "price"), [(0.05, 1.0), (0.05, 0.2), (0.01, 0.1)])
+def test_multiplicative_settles_where_ascent_does(tolerance: float, price: float) -> None:
+    lagrangian = Lagrangian(
+        prepared([2.3]),
+        squared_to_goal,
+        [LayerConstraint("squared", tolerance, price)],
+        dual_rule="multiplicative",
+        dual_rate=0.5,
+    )
+    solve(lagrangian, GOAL * Z, steps=60)
+    assert lagrangian.tolerances.item() == pytest.approx(optimum(tolerance, price)[1], rel=1e-3)
+
+
 def test_nupi_settles_where_ascent_does() -> None:
     tolerance, price = 0.05, 1.0
     rate, nu = 0.25 * price / tolerance, 0.5

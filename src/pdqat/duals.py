@@ -41,6 +41,8 @@ class Duals(nn.Module):
 
     multipliers: Tensor
     smoothed: Tensor
+    relaxation: Tensor
+    _fixed: Tensor
 
     def __init__(
         self,
@@ -60,18 +62,39 @@ class Duals(nn.Module):
         self.constraints = tuple(constraints)
         self.rule = choice(DualRule, rule, "dual rule")
         if self.rule is DualRule.MULTIPLICATIVE:
-            _check_ratios(self.constraints)
+            self._check_tolerances()
         self.rate, self.damping, self.nu = rate, damping, nu
-        starts = [each.start for each in self.constraints for _ in range(each.channels)]
-        self.register_buffer("multipliers", torch.tensor(starts))
-        self.register_buffer("smoothed", torch.zeros(len(starts)))
+        each_channel = [each for each in self.constraints for _ in range(each.channels)]
+        self.register_buffer("multipliers", torch.tensor([each.start for each in each_channel]))
+        self.register_buffer("smoothed", torch.zeros(len(each_channel)))
+        fixed = [0.0 if each.price else each.tolerance for each in each_channel]
+        relaxation = [each.relaxation for each in each_channel]
+        self.register_buffer("_fixed", torch.tensor(fixed, dtype=torch.float64), persistent=False)
+        self.register_buffer("relaxation", torch.tensor(relaxation, dtype=torch.float64), persistent=False)
+
+    @property
+    def tolerances(self) -> Tensor:
+        """Of every multiplier's constraint: as given, or where its multiplier has brought it."""
+        return self._tolerances_at(self.multipliers)
+
+    def _tolerances_at(self, multipliers: Tensor) -> Tensor:
+        return self._fixed + self.relaxation * multipliers
 
     def check_relaxation(self, constraints: Iterable[Constraint]) -> None:
         """Refuse steps that would make a tolerance that tunes itself overshoot by its own feedback.
 
         With r = tolerance / price, a step of ascent moves the tolerance by r x rate of its slack; nuPI's damping swings
-        it by up to 2 r x damping x (1 - nu) / (1 + nu) more.
+        it by up to 2 r x damping x (1 - nu) / (1 + nu) more. A multiplicative step goes the part `rate` of the way, in
+        logarithms, whatever r.
         """
+        if self.rule is DualRule.MULTIPLICATIVE:
+            for each in constraints:
+                if each.price is not None and self.rate > 1:
+                    raise InputError(
+                        f"the tolerance of {each.name} would overshoot: the dual rate must be at most 1 for the rule "
+                        f"'multiplicative', not {self.rate:g}"
+                    )
+            return
         swing = 2 * self.damping * (1 - self.nu) / (1 + self.nu) if self.rule is DualRule.NUPI else 0.0
         for each in constraints:
             if each.relaxation * (self.rate + swing) > 1 + 1e-6:
@@ -81,14 +104,22 @@ class Duals(nn.Module):
                     f"most 1, but is {each.relaxation:g} x {self.rate + swing:g}"
                 )
 
+    def _check_tolerances(self) -> None:
+        for each in self.constraints:
+            if each.tolerance == 0:
+                raise InputError(
+                    f"the dual rule 'multiplicative' needs tolerances above 0, but that of {each.name} is 0"
+                )
+
     @torch.no_grad()
     def step(self, slacks: Tensor) -> None:
         """Follow the slacks, staying at 0 or above."""
         if self.rule is DualRule.MULTIPLICATIVE:
-            tolerances = slacks.new_tensor([each.tolerance for each in self.constraints for _ in range(each.channels)])
-            ratios = (1 + slacks / tolerances).clamp(min=0)
-            moved = self.multipliers.clamp(min=LEAST) * ratios**self.rate
-            self.multipliers.copy_(torch.where(moved > LEAST, moved, 0.0))
+            least = self.multipliers.new_tensor(LEAST)
+            counted = self.multipliers.clamp(min=least)
+            ratios = ((slacks + self.tolerances) / self._tolerances_at(counted)).clamp(min=0)
+            moved = counted * ratios**self.rate
+            self.multipliers.copy_(torch.where(moved > least, moved, 0.0))
             return
         update = self.rate * slacks
         if self.rule is DualRule.NUPI:
@@ -115,11 +146,3 @@ class Duals(nn.Module):
                 f"the multipliers are of another problem: they belong to {', '.join(state['names'])}; "
                 f"the constraints here are {', '.join(names)}"
             )
-
-
-def _check_ratios(constraints: Iterable[Constraint]) -> None:
-    for each in constraints:
-        if each.tolerance == 0:
-            raise InputError(f"the dual rule 'multiplicative' needs tolerances above 0, but that of {each.name} is 0")
-        if each.price is not None:
-            raise InputError(f"the dual rule 'multiplicative' needs fixed tolerances, but {each.name} has a price")

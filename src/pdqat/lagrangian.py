@@ -72,8 +72,6 @@ class Lagrangian(nn.Module):
 
     distance_sum: Tensor
     samples: Tensor
-    _fixed: Tensor
-    _relaxation: Tensor
 
     def __init__(
         self,
@@ -118,11 +116,7 @@ class Lagrangian(nn.Module):
             raise InputError(f"there are several constraints called {names.most_common(1)[0][0]!r}; one is allowed")
         self.duals = Duals(resolved, dual_rate, dual_rule, dual_damping, dual_nu)
         self.duals.check_relaxation(resolved)
-        fixed = [0.0 if each.price else each.tolerance for each in resolved for _ in range(each.channels)]
-        relaxation = [each.relaxation for each in resolved for _ in range(each.channels)]
-        self.register_buffer("_fixed", torch.tensor(fixed, dtype=torch.float64), persistent=False)
-        self.register_buffer("_relaxation", torch.tensor(relaxation, dtype=torch.float64), persistent=False)
-        self.register_buffer("distance_sum", torch.zeros(len(fixed)))
+        self.register_buffer("distance_sum", torch.zeros(len(self.duals.multipliers)))
         self.register_buffer("samples", torch.zeros(()))
         like = next(net.parameters())
         for module in (self.duals, self):
@@ -139,7 +133,7 @@ class Lagrangian(nn.Module):
     @property
     def tolerances(self) -> Tensor:
         """Of every multiplier's constraint: as given, or where its multiplier has brought it."""
-        return self._fixed + self._relaxation * self.duals.multipliers
+        return self.duals.tolerances
 
     def forward(self, inputs: Any, target: Any) -> Tensor:
         """The Lagrangian on a batch. In training it also keeps the sums that `dual_step` averages."""
@@ -165,7 +159,7 @@ class Lagrangian(nn.Module):
     def value(self, terms: Terms) -> Tensor:
         """Task loss + sum of multiplier x slack, + what relaxed tolerances cost."""
         multipliers = self.duals.multipliers
-        relaxing = self._relaxation * multipliers.square() / 2
+        relaxing = self.duals.relaxation * multipliers.square() / 2
         return terms.loss + (multipliers * (terms.distances - self.tolerances) + relaxing).sum()
 
     @torch.no_grad()
