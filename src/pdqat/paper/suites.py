@@ -130,6 +130,7 @@ def _gap(seed: int) -> list[Cell]:
         _short("kl", seed, loose, **KL),
         _short(SETTLED, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE, **MULTIPLICATIVE),
         _short(f"{SETTLED}-closer", seed, RELATIVE_TOLERANCE / 2, **KL, **RELATIVE, **MULTIPLICATIVE),
+        _short(f"{SETTLED}-close", seed, CLOSE_TOLERANCE, **KL, **RELATIVE, **MULTIPLICATIVE),
         plain,
         _short("straight-through", seed, loose, gradient="straight-through"),
         _short("kl-straight-through", seed, loose, **KL, gradient="straight-through"),
