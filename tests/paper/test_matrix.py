@@ -9,8 +9,9 @@ from pdqat.errors import InputError
 from pdqat.paper.cells import MEASURED, Cell, Kept
 from pdqat.paper.matrix import Matrix, Status
 from pdqat.paper.protocols import PROTOCOLS
-from pdqat.paper.train_cell import BUSY
-from pdqat.training import Run
+from pdqat.paper.show import seeds_to_show
+from pdqat.paper.train_cell import BUSY, starting_weights
+from pdqat.training import Run, TrainConfig
 from pdqat.training.config import Method
 
 TRIAL = PROTOCOLS["trial"]
@@ -236,3 +237,21 @@ def test_states_count_epochs(tmp_path: Path) -> None:
     (state,) = matrix(tmp_path, [cell]).states()
     assert (state.done, state.epochs, state.finished) == (1, TRIAL.options["epochs"], False)
     assert state.work_done == state.work / 2
+
+
+def test_a_warm_start_killed_before_its_first_checkpoint_starts_warm_again(tmp_path: Path) -> None:
+    """best.pt is written before last.pt, from which training goes on."""
+    init = "../full-32bit-seed0/best.pt"
+    run = Run.create(tmp_path / "cell", TrainConfig(init=init))
+    assert starting_weights(run) == str(run.path / init)
+    run.best.touch()
+    assert starting_weights(run) == str(run.path / init)
+    run.last.touch()
+    assert starting_weights(run) is None
+
+
+def test_a_later_seed_is_shown_though_an_earlier_one_was_not_begun(tmp_path: Path) -> None:
+    assert seeds_to_show("table1", TRIAL, tmp_path) == TRIAL.seeds
+    Cell(Method.STE, 2, 2).run(tmp_path).path.mkdir(parents=True)
+    assert seeds_to_show("table1", TRIAL, tmp_path) == 3
+    assert seeds_to_show("duals", TRIAL, tmp_path) == TRIAL.seeds, "which has no such cell"

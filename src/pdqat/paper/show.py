@@ -20,7 +20,7 @@ def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None
         from pdqat.paper.artefacts import ARTEFACTS
     except ImportError as error:
         raise InputError(f"pdqat paper show needs {error.name}: pip install 'pdqat[paper]'") from error
-    seeds = _seeds(suite, protocol, folder)
+    seeds = seeds_to_show(suite, protocol, folder)
     chosen = cells(suite, seeds)
     found = entries(chosen, protocol, folder)
     finished = {entry["cell"] for entry in found}
@@ -52,7 +52,7 @@ def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None
         console.print(f"missing: {', '.join(missing)}; train them with: {again}", highlight=False, markup=False)
 
 
-def _seeds(suite: str, protocol: Protocol, folder: Path) -> int:
+def seeds_to_show(suite: str, protocol: Protocol, folder: Path) -> int:
     """As many as reach the highest seed that was begun."""
     found = {path.name.rpartition("-seed")[2] for path in (folder / "cells").glob("*-seed*")}
     begun = [

@@ -64,14 +64,14 @@ def train_cell(folder: Path, threads: int, device: str, parent: int) -> None:
     with run.locked():
         if (folder / MEASURED).exists():
             raise BusyError(f"another process has finished {folder}")
-        setup = Setup(dataclasses.replace(run.config(), threads=threads, device=device, init=_start(run)))
+        setup = Setup(dataclasses.replace(run.config(), threads=threads, device=device, init=starting_weights(run)))
         if not run.summary_file.exists():
             Trainer(run, setup).train(Silent(parent))
         setup.load(load_checkpoint(run.best), run.best)
         write_atomically(folder / MEASURED, (json.dumps(measured(setup), indent=1) + "\n").encode())
 
 
-def _start(run: Run) -> str | None:
+def starting_weights(run: Run) -> str | None:
     """The weights to start from, named from the run's folder; none if there is a checkpoint to continue from."""
     init = run.config().init
     return None if init is None or run.last.exists() else str(run.path / init)
