@@ -143,7 +143,9 @@ def test_a_start_whose_weights_are_not_there_is_named(tmp_path: Path) -> None:
     executor = Pretender()
     with pytest.raises(InputError, match=r"ste-1bit-seed0, which has no best.pt .*; remove that folder to train it"):
         matrix(tmp_path, [cell]).run(executor, Notes())
-    OTHERS[0].run(tmp_path).best.touch()
+    begun = cell.run(tmp_path)
+    begun.path.mkdir()
+    begun.last.touch()
     matrix(tmp_path, [cell]).run(executor, Notes())
     assert executor.begun == [OTHERS[0].name, cell.name]
 

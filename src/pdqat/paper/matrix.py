@@ -113,14 +113,15 @@ class Matrix:
                 if needed.name in self._failed:
                     raise InputError(f"it needs {needed.name}")
                 return False
-            if cell.starts_from is not None and not cell.starts_from.run(self.folder).best.exists():
-                where = cell.starts_from.run(self.folder).path
-                raise InputError(
-                    f"it starts from the weights of {where}, which has no best.pt (results are kept without "
-                    f"checkpoints); remove that folder to train it again"
-                )
             cell.check(self.protocol, self.folder)
             run = cell.run(self.folder)
+            if cell.starts_from is not None and not run.last.exists():
+                start = cell.starts_from.run(self.folder)
+                if not start.best.exists():
+                    raise InputError(
+                        f"it starts from the weights of {start.path}, which has no best.pt (results are kept without "
+                        f"checkpoints); remove that folder to train it again"
+                    )
             run.path.mkdir(parents=True, exist_ok=True)
             with run.locked():
                 if not run.config_file.exists():

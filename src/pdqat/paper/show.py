@@ -60,4 +60,4 @@ def seeds_to_show(suite: str, protocol: Protocol, folder: Path) -> int:
         for seed in found
         if seed.isdigit() and any(cell.run(folder).path.exists() for cell in SUITES[suite](int(seed)))
     ]
-    return max(protocol.seeds, *(seed + 1 for seed in begun), 0)
+    return max([protocol.seeds, *(seed + 1 for seed in begun)])
