@@ -47,9 +47,10 @@ from pdqat.training.config import Method
 FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
 PAPER = RESULTS / "paper"
 BUDGET = Budget.parse("2.5 bits")
-COMMON = "--data cifar10 --model preresnet20 --bits 2 --train-images 10000 --validation 0.04 --threads 1"
-DISTANCES = "--output-distance cross-entropy --layer-distance relative --layer-tolerance 0.1"
-BASE = f"{COMMON} {DISTANCES} --dual-rate 0.1 --epochs 10 --lr 1e-2 --schedule one-cycle --compile".split(" ")
+COMMON = "--data cifar10 --model preresnet20 --bits 2 --train-images 10000 --threads 1"
+CONSTRAINTS = "--output-tolerance 0.1 --layer-tolerance 0.1 --dual-rule multiplicative --dual-rate 0.5"
+BASE = f"{COMMON} {CONSTRAINTS} --epochs 10 --lr 1e-2 --schedule one-cycle --compile".split(" ")
+"""As in the cells of `pdqat paper run settling` whose multipliers settle."""
 RETRAINED = ["--epochs", "2", "--lr", "2e-3", "--no-compile"]
 """Each plan is another graph: for so few epochs compiling would take longer than it saves."""
 ENDS = 2

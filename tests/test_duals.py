@@ -84,6 +84,15 @@ def test_a_multiplicative_step_falls_as_far_as_it_rises(ratio: float, rate: floa
     assert duals.multipliers.item() == pytest.approx(1, rel=1e-2)
 
 
+@pytest.mark.parametrize(("rule", "rate"), [("ascent", 0.01), ("nupi", 0.01), ("multiplicative", 0.5)])
+def test_each_rule_has_its_own_rate(rule: str, rate: float) -> None:
+    by_default, named = Duals(CONSTRAINTS, rule=rule), Duals(CONSTRAINTS, rate, rule)
+    for duals in (by_default, named):
+        duals.step(vector(0.3, 0.2, -0.1, 0.4))
+    assert torch.equal(by_default.multipliers, named.multipliers)
+    assert not torch.equal(by_default.multipliers, Duals(CONSTRAINTS).multipliers), "it moves"
+
+
 def test_multiplicative_needs_a_tolerance_to_divide_by() -> None:
     with pytest.raises(InputError, match="needs tolerances above 0, but that of 2-bit/layer/conv0 is 0"):
         Duals([Constraint("layer", "conv0", "2-bit", 0.0)], rule="multiplicative")

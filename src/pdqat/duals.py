@@ -32,6 +32,8 @@ class DualRule(StrEnum):
     MULTIPLICATIVE = "multiplicative"
 
 
+RATES = {DualRule.ASCENT: 0.01, DualRule.NUPI: 0.01, DualRule.MULTIPLICATIVE: 0.5}
+"""The step size of each rule where none is given: Algorithm 1's, and half the way, in logarithms."""
 LEAST = 1e-3
 """Smaller multipliers are 0, and count as this in a multiplicative step, since 0 would stay 0."""
 
@@ -47,12 +49,14 @@ class Duals(nn.Module):
     def __init__(
         self,
         constraints: Sequence[Constraint],
-        rate: float = 0.01,
+        rate: float | None = None,
         rule: DualRule | str = DualRule.ASCENT,
         damping: float = 0.0,
         nu: float = 0.0,
     ) -> None:
         super().__init__()
+        self.rule = choice(DualRule, rule, "dual rule")
+        rate = RATES[self.rule] if rate is None else rate
         if not (math.isfinite(rate) and rate >= 0):
             raise InputError(f"the dual rate must be zero or more and finite, not {rate}")
         if not (math.isfinite(damping) and damping >= 0):
@@ -60,7 +64,6 @@ class Duals(nn.Module):
         if not 0 <= nu < 1:
             raise InputError(f"the nuPI factor nu must be from 0 to below 1, not {nu}")
         self.constraints = tuple(constraints)
-        self.rule = choice(DualRule, rule, "dual rule")
         if self.rule is DualRule.MULTIPLICATIVE:
             self._check_tolerances()
         self.rate, self.damping, self.nu = rate, damping, nu

@@ -82,7 +82,7 @@ class Lagrangian(nn.Module):
         gradient: GradientChoice | str = GradientChoice.EXACT,
         norm: NormGradient | str = NormGradient.STE,
         layer_sample: float = 1.0,
-        dual_rate: float = 0.01,
+        dual_rate: float | None = None,
         dual_rule: DualRule | str = DualRule.ASCENT,
         dual_damping: float = 0.0,
         dual_nu: float = 0.0,

@@ -53,6 +53,8 @@ def test_the_paper_protocol_is_the_papers() -> None:
 
 def test_the_budget_moves_multipliers_as_far_as_the_paper() -> None:
     budget, full = (cells("table1", 1)[1].config(PROTOCOLS[name], Path("folder")) for name in ("budget", "full"))
+    assert budget.dual_rate is not None
+    assert full.dual_rate is not None
     assert budget.epochs * budget.dual_rate == pytest.approx(full.epochs * full.dual_rate)
 
 

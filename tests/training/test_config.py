@@ -133,6 +133,7 @@ def test_the_file_has_every_key_that_has_a_value() -> None:
         "output_tolerance",
         "layer_tolerance",
         "tolerance_price",
+        "dual_rate",
         "dual_samples",
         "threads",
     ]

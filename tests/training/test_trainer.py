@@ -133,7 +133,7 @@ def test_the_trainer_is_a_plain_loop_over_public_parts(tmp_path: Path, small: Sm
             values.append(value.item())
             distances.append(terms.distances.detach())
         slacks = torch.stack(distances).mean(0) - objective.tolerances
-        multipliers.copy_((multipliers + config.dual_rate * slacks).clamp(min=0))
+        multipliers.copy_((multipliers + objective.duals.rate * slacks).clamp(min=0))
         entry = run.metrics()[epoch]
         assert entry["lr"] == rate
         assert entry["objective"] == pytest.approx(sum(values) / len(values), rel=1e-5)
@@ -157,7 +157,7 @@ def test_fresh_slacks_are_those_of_the_trained_weights_on_all_training_images(
         distances = objective.terms(*training_images(setup.config)).distances
     starts = torch.tensor([each.start for each in objective.constraints])
     tolerances = torch.tensor([each.tolerance for each in objective.constraints])
-    expected = torch.clamp(starts + setup.config.dual_rate * (distances - tolerances), min=0)
+    expected = torch.clamp(starts + objective.duals.rate * (distances - tolerances), min=0)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
     assert (found > 0).any()
 

@@ -108,6 +108,7 @@ class Cell:
             options |= protocol.short
         config = resolve_config("paper", {}, {**options, **self.options})
         if self.times_as_long != 1:
+            assert config.dual_rate is not None, "every protocol names it"
             rate = config.dual_rate / self.times_as_long
             config = dataclasses.replace(config, epochs=config.epochs * self.times_as_long, dual_rate=rate)
         return config

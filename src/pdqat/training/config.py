@@ -134,8 +134,10 @@ class TrainConfig:
         0.25, "part of each batch, drawn at random, on which training estimates layer distances", options.part
     )
 
-    dual_rate: float = option(0.01, "step size of the multipliers", options.at_least(0))
     dual_rule: DualRule = option(DualRule.ASCENT, "how multipliers follow slacks")
+    dual_rate: float | None = option(
+        None, "step size of the multipliers; without it 0.01, and 0.5 for multiplicative", options.at_least(0)
+    )
     dual_damping: float = option(0.0, "proportional gain of nupi", options.at_least(0))
     dual_nu: float = option(
         0.0, "smoothing factor of nupi", lambda nu: None if 0 <= nu < 1 else "must be from 0 to below 1"
