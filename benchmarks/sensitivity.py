@@ -10,8 +10,7 @@ truth       for every layer the test loss and accuracy when this layer alone is 
 rankings    the time each takes, and its rank correlation (Spearman) with the fall of the loss and the gain in accuracy
 plans       each ranking's plan of 2.5 bits on average, trained from the 2-bit run for the same few epochs, beside
             uniform 2 and 3 bits; rankings that choose the same plan share its training
-tried       truth and multipliers of networks trained otherwise: the finished cells of `pdqat paper run settling` and
-            `gap`, in which dual rule and rate, distances, tolerances and lengths differ
+otherwise   truth and rankings of networks trained with other dual rules: finished cells of `pdqat paper run settling`
 
 Everything can be stopped and continued. The numbers go to results/sensitivity.json.
 """
@@ -19,7 +18,9 @@ Everything can be stopped and continued. The numbers go to results/sensitivity.j
 import argparse
 import json
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,11 @@ from pdqat.allocation.prices import predicted_costs
 from pdqat.allocation.program import allocate
 from pdqat.arguments import count
 from pdqat.disk import write_atomically
-from pdqat.paper.suites import SUITES
+from pdqat.paper.suites import SETTLED, SUITES
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity import RANKINGS
 from pdqat.sensitivity.subject import Subject
 from pdqat.training import Run
-from pdqat.training.config import Method
 
 FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
 PAPER = RESULTS / "paper"
@@ -97,16 +97,19 @@ def correlations(scores: dict[str, float], real: dict[str, dict[str, float]]) ->
     }
 
 
-def judged(seed: int, console: Console) -> dict[str, Any]:
-    """Truth and rankings of a seed's network, measured once."""
-    path = FOLDER / f"judged-{seed}.json"
+def judged(run: Run, path: Path, console: Console) -> dict[str, Any]:
+    """Truth and rankings of a network, measured once."""
     if not path.exists():
-        console.print(f"seed {seed}: measuring every layer")
-        real = truth(Subject.of_run(base(seed)))
-        content = {"truth": real, "rankings": ranked(base(seed), real)}
+        console.print(f"{run.path.name}: measuring every layer")
+        real = truth(Subject.of_run(run))
+        content = {"truth": real, "rankings": ranked(run, real)}
         write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
     found: dict[str, Any] = json.loads(path.read_text())
     return found
+
+
+def judged_file(seed: int) -> Path:
+    return FOLDER / f"judged-{seed}.json"
 
 
 def ends(real: dict[str, dict[str, float]]) -> dict[str, str]:
@@ -161,7 +164,7 @@ def retrained(seed: int, name: str) -> Run:
 
 def finished(seed: int) -> dict[str, Any]:
     """What there is of a seed that was judged."""
-    content: dict[str, Any] = json.loads((FOLDER / f"judged-{seed}.json").read_text())
+    content: dict[str, Any] = json.loads(judged_file(seed).read_text())
     names = trained_as(seed, content) | {name: name for name in (*UNIFORM, *layer_trainings(seed, content))}
     runs = {name: retrained(seed, trained) for name, trained in names.items()}
     content["base"] = base(seed).summary()["accuracy"]
@@ -173,20 +176,14 @@ def finished(seed: int) -> dict[str, Any]:
     return {"seed": seed, **content}
 
 
-def tried(measure: bool) -> list[dict[str, Any]]:
-    """The multipliers of the paper's short cells beside the truth of each; those not measured yet only if asked to."""
+def otherwise(seeds: Iterable[int], measure: bool, console: Console) -> list[dict[str, Any]]:
+    """Truth and rankings of networks trained with other dual rules; those not measured yet only if asked to."""
     found = []
-    for cell in {cell.name: cell for suite in ("settling", "gap") for cell in SUITES[suite](0)}.values():
-        path = FOLDER / f"tried-{cell.name}.json"
-        if measure and cell.method is Method.PDQAT_LAYERS and cell.is_finished(PAPER) and not path.exists():
-            if not cell.run(PAPER).best.exists():
-                continue  # trained elsewhere
-            subject = Subject.of_run(cell.run(PAPER))
-            real, scores = truth(subject), RANKINGS["dual"](subject)
-            content = {"cell": cell.name, "variant": cell.variant, "truth": real, "scores": scores}
-            write_atomically(path, (json.dumps(content | {"correlation": correlations(scores, real)}) + "\n").encode())
-        if path.exists():
-            found.append(json.loads(path.read_text()))
+    for cell in (cell for seed in seeds for cell in SUITES["settling"](seed) if cell.variant != SETTLED):
+        path = FOLDER / f"judged-{cell.name}.json"
+        if path.exists() or (measure and cell.is_finished(PAPER) and cell.run(PAPER).best.exists()):
+            content = judged(cell.run(PAPER), path, console)
+            found.append({"cell": cell.name, "variant": cell.variant, "seed": cell.seed, **content})
     return found
 
 
@@ -220,13 +217,38 @@ def show(entries: list[dict[str, Any]], console: Console) -> None:
     console.print(table)
 
 
-def show_tried(found: list[dict[str, Any]], console: Console) -> None:
-    table = Table(title="multipliers of networks trained otherwise, beside the truth of each; one seed")
-    for heading in ("cell", "correlation, loss", "correlation, accuracy"):
-        table.add_column(heading)
-    for each in found:
-        table.add_row(each["cell"], *(f"{each['correlation'][kind]:.2f}" for kind in ("loss", "accuracy")))
+def show_otherwise(entries: list[dict[str, Any]], others: list[dict[str, Any]], console: Console) -> None:
+    networks = {SETTLED: entries}
+    for each in others:
+        networks.setdefault(each["variant"], []).append(each)
+    table = Table(title="rank correlation with the loss, by the dual rule of the network; mean (standard deviation)")
+    table.add_column("ranking")
+    for variant, found in networks.items():
+        table.add_column(f"{variant}, n = {len(found)}")
+    for name in RANKINGS:
+        table.add_row(
+            name,
+            *(spread([each["rankings"][name]["correlation"]["loss"] for each in of]) for of in networks.values()),
+        )
+    table.add_row("multipliers of two seeds", *(agreement(of, multipliers) for of in networks.values()))
+    table.add_row("truth of two seeds", *(agreement(of, fall_of_loss) for of in networks.values()))
     console.print(table)
+
+
+def multipliers(entry: dict[str, Any]) -> dict[str, float]:
+    scores: dict[str, float] = entry["rankings"]["dual"]["scores"]
+    return scores
+
+
+def fall_of_loss(entry: dict[str, Any]) -> dict[str, float]:
+    return {layer: each["loss"] for layer, each in entry["truth"].items()}
+
+
+def agreement(entries: list[dict[str, Any]], what: Callable[[dict[str, Any]], dict[str, float]]) -> str:
+    """The rank correlation of two networks that differ in nothing but the seed: what can be known of it at all."""
+    return spread(
+        [float(spearmanr(*(list(what(each).values()) for each in pair)).statistic) for pair in combinations(entries, 2)]
+    )
 
 
 def main() -> None:
@@ -241,7 +263,8 @@ def main() -> None:
     if not options.table:
         with ThreadPoolExecutor(options.jobs) as pool:
             list(pool.map(lambda seed: train(base(seed), [*BASE, "--seed", str(seed)]), seeds))
-            seen = {seed: judged(seed, console) for seed in seeds}  # one at a time, since rankings are timed
+            # one at a time, since rankings are timed
+            seen = {seed: judged(base(seed), judged_file(seed), console) for seed in seeds}
             jobs = [
                 (retrained(seed, name), [*RETRAINED, "--from", str(base(seed).path), *arguments])
                 for trainings in (plan_trainings, layer_trainings)  # plans of all seeds first, since they tell most
@@ -249,13 +272,13 @@ def main() -> None:
                 for name, arguments in trainings(seed, seen[seed]).items()
             ]
             list(pool.map(lambda job: train(*job), jobs))
-    entries = [finished(seed) for seed in sorted(int(path.stem.rpartition("-")[2]) for path in FOLDER.glob("judged-*"))]
-    others = tried(measure=not options.table)
+    entries = [finished(seed) for seed in seeds if judged_file(seed).exists()]
+    others = otherwise(seeds, not options.table, console)
     if entries:
-        content = {"base": BASE, "retrained": RETRAINED, "seeds": entries, "tried": others}
+        content = {"base": BASE, "retrained": RETRAINED, "seeds": entries, "otherwise": others}
         write("sensitivity", {"commit": commit(), **content})
         show(entries, console)
-        show_tried(others, console)
+        show_otherwise(entries, others, console)
         console.print(f"written: {RESULTS / 'sensitivity.json'}")
 
 

@@ -1,8 +1,11 @@
 """The integer program against brute force, and what must hold for every plan."""
 
 import itertools
+import os
+from typing import Any
 
 import pytest
+import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,8 +22,9 @@ COSTS = {
     "c": dict(zip(BITS, (5.0, 5.0, 0.1, 0.0), strict=True)),
 }
 
+size = st.integers(1, 5000) | st.integers(1, 10**7)
 costs = st.lists(
-    st.tuples(st.integers(1, 5000), st.integers(1, 5000), st.lists(st.integers(0, 50), min_size=4, max_size=4)),
+    st.tuples(size, size, st.lists(st.integers(0, 50), min_size=4, max_size=4)),
     min_size=1,
     max_size=5,
 )
@@ -88,6 +92,37 @@ def test_costs_of_very_different_size_are_still_told_apart() -> None:
         budget = Budget(Unit.BITS, bits)
         cheapest = min(cost for cost, used in every if used <= budget.limit(sizes))
         assert allocate(table, sizes, budget).cost == pytest.approx(cheapest, rel=1e-3)
+
+
+@pytest.mark.parametrize("unit", list(Unit))
+def test_the_smallest_budget_is_enough_whatever_the_sizes(unit: Unit) -> None:
+    sizes = {"large": LayerSize(10_000_000, 400_000_000), "tiny": LayerSize(5, 100)}
+    table = dict.fromkeys(sizes, COSTS["a"])
+    used = sum(Budget(unit, 1.0).used_by(size, BITS[0]) for size in sizes.values())
+    found = allocate(table, sizes, Budget(unit, 1.0).amount_of(used, sizes))
+    assert found.precisions == dict.fromkeys(sizes, BITS[0])
+
+
+def test_what_the_solver_prints_is_not_shown(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HiGHS at times prints lines of its own development, to the file descriptor itself."""
+    solve = scipy.optimize.milp
+
+    def chatting(*arguments: Any, **options: Any) -> Any:
+        os.write(1, b"tmpSolver.run()\n")
+        return solve(*arguments, **options)
+
+    monkeypatch.setattr(scipy.optimize, "milp", chatting)
+    print("before")
+    allocate(COSTS, SIZES, Budget.parse("2 bits"))
+    print("after")
+    assert capfd.readouterr().out == "before\nafter\n"
+
+
+def test_layers_without_costs_do_not_count() -> None:
+    with pytest.raises(InputError, match="the smallest possible one takes 1 bits"):
+        allocate({"c": COSTS["c"]}, SIZES, Budget.parse("0.9 bits"))
 
 
 def test_of_plans_that_cost_the_same_the_smaller_one_is_taken() -> None:

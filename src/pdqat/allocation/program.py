@@ -6,7 +6,11 @@
 solved exactly by HiGHS.
 """
 
-from collections.abc import Mapping
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +27,8 @@ BETTER = 1e-4
 """A plan is better if it costs less by this part."""
 _SLACK = 1e-9
 """Sums that differ by less, relatively, are the same budget."""
+_ROW = 1e4
+"""What the limited sum is scaled to: HiGHS takes it for met within an absolute 1e-6, which is then below _SLACK."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +47,12 @@ class Allocation:
 def allocate(costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget) -> Allocation:
     """The cheapest plan within the budget, and what the next better one would take.
 
-    A layer with one precision in `costs` is pinned to it.
+    A layer with one precision in `costs` is pinned to it; layers without costs don't count.
     """
     if not costs:
         raise InputError("there is no layer to choose a precision for")
     _check(costs, sizes)
+    sizes = {layer: sizes[layer] for layer in costs}
     program = _Program(costs, sizes, budget)
     limit = budget.limit(sizes)
     if program.smallest > limit * (1 + _SLACK):
@@ -116,14 +123,13 @@ class _Program:
     def _solve(self, objective: np.ndarray, limited: np.ndarray, limit: float) -> np.ndarray | None:
         """The least objective within a limit.
 
-        HiGHS stops at an absolute gap of 1e-6 and takes rows for met within about as much. So both are scaled to 1: the
-        row by its limit, the objective by the best value known, until that stays. A choice that is over either alone
-        can't be part of the answer.
+        HiGHS stops at an absolute gap of 1e-6, so the objective is scaled to 1 by the best value known, until that
+        stays. A choice that is over either alone can't be part of the answer.
         """
         best, value = None, float(objective.max()) * len(self._layers)
         while True:
             possible = (limited <= limit * (1 + _SLACK)) & (objective <= value * (1 + _SLACK))
-            found = self._solve_within(objective / (value or 1.0), limited / (limit or 1.0), possible)
+            found = self._solve_scaled(objective / (value or 1.0), limited / (limit or 1.0), possible)
             if found is None:
                 return best
             new = float(objective[found].sum())
@@ -131,31 +137,53 @@ class _Program:
                 return found if new < value else best
             best, value = found, new
 
-    def _solve_within(self, objective: np.ndarray, limited: np.ndarray, possible: np.ndarray) -> np.ndarray | None:
-        """A solution that is within the limit of 1 itself, not only within the solver's tolerance of it."""
-        for limit in (1.0, 1 - 2e-6):
-            found = self._solve_scaled(objective, limited, limit, possible)
-            if found is not None and float(limited[found].sum()) <= 1 + _SLACK:
-                return found
-        return None
+    def _solve_scaled(self, objective: np.ndarray, limited: np.ndarray, possible: np.ndarray) -> np.ndarray | None:
+        """The least objective with a sum of at most 1.
 
-    def _solve_scaled(
-        self, objective: np.ndarray, limited: np.ndarray, limit: float, possible: np.ndarray
-    ) -> np.ndarray | None:
+        HiGHS takes 1e-6 for 0, so a choice can be over the limit once it is rounded. Then every choice that uses as much
+        in each layer is ruled out, and the next one asked for.
+        """
         try:
             from scipy.optimize import Bounds, LinearConstraint, milp
         except ImportError as error:
             raise InputError("choosing a plan needs scipy: pip install 'pdqat[plan]'") from error
         limits = [
             LinearConstraint(self._of_layer, 1, 1),
-            LinearConstraint(np.where(possible, limited, 0.0)[None, :], -np.inf, limit),
+            LinearConstraint(_ROW * np.where(possible, limited, 0.0)[None, :], -np.inf, _ROW),
         ]
-        found = milp(
-            np.where(possible, objective, 0.0),
-            constraints=limits,
-            integrality=np.ones(len(objective)),
-            bounds=Bounds(0, possible.astype(float)),
-            options={"mip_rel_gap": 0},
-        )
-        chosen: np.ndarray | None = None if found.x is None else found.x > 0.5
-        return chosen
+        while True:
+            with _nothing_printed():
+                found = milp(
+                    np.where(possible, objective, 0.0),
+                    constraints=limits,
+                    integrality=np.ones(len(objective)),
+                    bounds=Bounds(0, possible.astype(float)),
+                    options={"mip_rel_gap": 0},
+                )
+            if found.x is None:
+                return None
+            chosen: np.ndarray = found.x > 0.5
+            if float(limited[chosen].sum()) <= 1 + _SLACK:
+                return chosen
+            as_much = limited >= self._of_layer.T @ (self._of_layer @ (limited * chosen))
+            limits.append(LinearConstraint(as_much.astype(float)[None, :], -np.inf, len(self._layers) - 1))
+
+
+@contextmanager
+def _nothing_printed() -> Iterator[None]:
+    """HiGHS prints lines of its own development that no option turns off, past sys.stdout."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # nobody listens
+        yield
+        return
+    sys.stdout.flush()
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+    try:
+        yield
+    finally:
+        if os.name == "posix":
+            ctypes.CDLL(None).fflush(None)  # what C still holds back for a pipe
+        os.dup2(kept, 1)
+        os.close(kept)
