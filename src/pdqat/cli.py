@@ -17,7 +17,7 @@ from rich.console import Console
 import pdqat
 from pdqat import data
 from pdqat.allocation.command import add_commands as add_plan_commands
-from pdqat.allocation.plan_file import read_plan
+from pdqat.allocation.plan_file import PlanModel, check_model, read_plan
 from pdqat.arguments import Pairs, number, whole_number
 from pdqat.errors import InputError
 from pdqat.export.command import add_commands as add_export_commands
@@ -85,6 +85,8 @@ def _train(options: argparse.Namespace) -> None:
     else:
         config = resolve_config(options.preset, _given(options, flags), flags)
         config = dataclasses.replace(config, data_path=_absolute(config.data_path), init=_absolute(config.init))
+        if options.plan_file is not None:
+            check_model(options.plan_file, PlanModel(config.model, config.width))
         folder = options.out or Path("runs") / f"{config.data}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
         if folder.exists():
             raise InputError(f"{folder} exists; give another --out, or continue that run with --resume {folder}")
@@ -131,14 +133,20 @@ def _going_on(options: argparse.Namespace, given: dict[str, Any]) -> tuple[dict[
     run = Run.open(options.source)
     summary = run.summary()
     config = run.config()
-    if given.get("seed", config.seed) != config.seed:
-        raise InputError(
-            f"--from goes on with the run's own split of the images, so with its seed, {config.seed}; give no --seed"
-        )
+    for name in ("seed", "validation"):
+        if given.get(name, getattr(config, name)) != getattr(config, name):
+            raise InputError(
+                f"--from goes on with the run's own split of the images, so with its {name}, {getattr(config, name)}; "
+                f"give no --{name}"
+            )
     before = {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
     if config.budget is not None:  # it is met: go on with the plan that it led to
         del before["budget"]
         before["plan"] = next(iter(summary["plans"].values()))
+    outputs = [each["tolerance"] for each in summary["constraints"] if each["kind"] == "output"]
+    same_distance = given.get("output_distance", config.output_distance) == config.output_distance
+    if "bits" not in given and same_distance and len(outputs) == 1:  # what the model is for stays as it was
+        before["output_tolerance"] = outputs[0]
     if "bits" in given:
         before["plan"] = {}
     elif before["plan"] and given.get("budget") is None:
@@ -193,8 +201,13 @@ def _data(options: argparse.Namespace) -> None:
 
 
 def _say_left_alone(console: Console, setup: Setup) -> None:
-    kept = setup.net.left_alone
-    console.print(f"{len(setup.net.layers)} layers quantised; in full precision:", highlight=False)
+    if setup.config.method is Method.FULL:
+        return
+    plans = setup.net.plans.values()
+    low = [layer for layer in setup.net.layers if any(layer in plan.low_layers for plan in plans)]
+    kept = {layer: "full precision by the plan" for layer in setup.net.layers if layer not in low}
+    kept |= setup.net.left_alone
+    console.print(f"{len(low)} layers quantised; in full precision:", highlight=False)
     for name, reason in kept.items():
         console.print(f"  {name}: {reason}", highlight=False, soft_wrap=True, markup=False)
 

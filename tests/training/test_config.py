@@ -7,7 +7,7 @@ import pytest
 
 from pdqat.errors import InputError
 from pdqat.training import TrainConfig
-from pdqat.training.config import Schedule, read_toml, to_toml
+from pdqat.training.config import Method, Schedule, read_toml, to_toml
 from pdqat.training.presets import PRESETS, resolve_config
 from pdqat.training.schedule import learning_rate
 
@@ -112,6 +112,11 @@ def test_every_key_survives_the_way_through_the_file(tmp_path: Path) -> None:
 def test_a_plan_leaves_no_room_for_layer_rules() -> None:
     with pytest.raises(InputError, match="layers are given beside a plan"):
         TrainConfig(plan={"head": "2"}, layers={"head": "4"})
+
+
+def test_a_plan_is_for_methods_with_low_precision() -> None:
+    with pytest.raises(InputError, match="a plan is given, but method 'full' trains in full precision only"):
+        TrainConfig(plan={"head": "2"}, method=Method.FULL)
 
 
 @pytest.mark.parametrize("preset", [None, *PRESETS])

@@ -243,6 +243,7 @@ def test_other_commands_take_the_plan_from_the_run(
         ),
         (["--budget", "2 bits", "--epochs", "1"], "there must be an epoch before bits are chosen and one after"),
         (["--budget", "2 bits", "--budget-bits", "2", "full"], "budget_bits must be precisions with quantised weights"),
+        (["--budget", "2 bits", "--bits", "a8"], "a budget is for layers whose weights are quantised"),
         (["--budget", "2 bits", "--replan", "1"], "replan must be above 0 and below 1"),
         (
             ["--budget", "2 bits", "--tolerance-price", "0.05", "--dual-rate", "0.1"],

@@ -11,7 +11,7 @@ from rich.console import Console
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.choices import CANDIDATES, choices
 from pdqat.allocation.frontier import frontier, write_frontier
-from pdqat.allocation.plan_file import write_plan
+from pdqat.allocation.plan_file import PlanModel, write_plan
 from pdqat.allocation.prices import predicted_costs
 from pdqat.allocation.program import Allocation, allocate
 from pdqat.arguments import Pairs, count
@@ -112,13 +112,17 @@ def _plan(options: argparse.Namespace) -> None:
         raise InputError(f"--frontier writes JSON with pictures beside it: --out must end in .json, not {out.name!r}")
     rank = ranking(options.rank)
     subject = Subject.of_run(Run.open(options.run), options.images)
-    check_all_match(options.exclude, subject.layers, "the excluded layer")
-    excluded = [layer for layer in subject.layers if resolve(dict.fromkeys(options.exclude, True), layer, False)]
+    named = subject.plan.precisions
+    check_all_match(options.exclude, named, "the excluded layer")
+    excluded = [layer for layer in named if resolve(dict.fromkeys(options.exclude, True), layer, False)]
     scores = rank(subject)
-    chosen = choices([layer for layer in scores if layer not in excluded], candidates, pinned)
-    if not chosen:
+    check_all_match(pinned, scores, "the pinned layer")
+    free = [layer for layer in scores if layer not in excluded]
+    if not free:
         raise InputError("--exclude leaves no layer to choose a precision for")
-    table = predicted_costs(subject, scores, options.rank == "dual", chosen)
+    check_all_match(pinned, free, "outside the excluded layers the pinned layer")
+    costs = predicted_costs(subject, scores, options.rank == "dual", choices(free, candidates, pinned))
+    table = {layer: costs.get(layer, {named[layer]: 0.0}) for layer in named if layer not in excluded}
     sizes = {layer: subject.sizes[layer] for layer in table}
     if budget is None:
         write_frontier(frontier(subject, table, sizes, excluded), out, Console())
@@ -126,7 +130,9 @@ def _plan(options: argparse.Namespace) -> None:
     found = allocate(table, sizes, budget)
     path = options.out or options.run / "plan.toml"
     about = f"{found.used} of {budget}; predicted cost {found.cost:.4g}, by {options.rank}"
-    write_plan(path, {**subject.plan.precisions, **dict.fromkeys(excluded, FULL), **found.precisions}, about)
+    config = subject.setup.config
+    chosen = {**named, **dict.fromkeys(excluded, FULL), **found.precisions}
+    write_plan(path, chosen, about, PlanModel(config.model, config.width))
     _show_plan(Console(), subject, found, budget, str(path))
 
 

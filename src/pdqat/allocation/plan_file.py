@@ -1,13 +1,20 @@
 """A plan as a file that people can read and change: TOML with a precision for every layer.
 
 # 2.47 bits of 2.5 bits; predicted cost 0.0123, by dual
+model = "preresnet20"
+width = 1
+
 [layers]
 "stages.0.0.conv0" = "4"
+
+The model may be left out, as in a plan written by hand; the names of layers then say what it fits.
 """
 
 import tomllib
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -16,22 +23,49 @@ from pdqat.errors import InputError
 from pdqat.precision import Precision
 
 
-def write_plan(path: Path, precisions: Mapping[str, Precision], about: str) -> None:
+@dataclass(frozen=True)
+class PlanModel:
+    """The network that a plan was made for."""
+
+    model: str
+    width: int
+
+    def __str__(self) -> str:
+        return f"{self.model} of width {self.width}"
+
+
+def write_plan(path: Path, precisions: Mapping[str, Precision], about: str, model: PlanModel | None = None) -> None:
     """Write it whole or not at all."""
+    content = {} if model is None else asdict(model)
     layers = {layer: str(precision) for layer, precision in precisions.items()}
-    write_atomically(path, f"# {about}\n{tomli_w.dumps({'layers': layers})}".encode())
+    write_atomically(path, f"# {about}\n{tomli_w.dumps({**content, 'layers': layers})}".encode())
 
 
 def read_plan(path: Path) -> dict[str, Precision]:
     """The precision of every layer that the file names."""
     try:
+        return {layer: Precision.parse(precision) for layer, precision in _content(path)["layers"].items()}
+    except InputError as error:
+        raise InputError(f"in the plan {path}: {error}") from error
+
+
+def check_model(path: Path, model: PlanModel) -> None:
+    """Refuse a plan that says that it is another model's."""
+    content = _content(path)
+    of: dict[str, Any] = asdict(model) | {key: content[key] for key in ("model", "width") if key in content}
+    if of != asdict(model):
+        raise InputError(f"the plan {path} is of {PlanModel(**of)}, but the model to train is {model}")
+
+
+def _content(path: Path) -> dict[str, Any]:
+    try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(f"can't read the plan {path}: {error}") from error
     layers = content.get("layers")
-    if set(content) != {"layers"} or not isinstance(layers, dict) or not layers:
-        raise InputError(f"{path} is not a plan: it must hold one table, [layers], with a precision for each")
-    try:
-        return {layer: Precision.parse(precision) for layer, precision in layers.items()}
-    except InputError as error:
-        raise InputError(f"in the plan {path}: {error}") from error
+    if not {"layers"} <= set(content) <= {"layers", "model", "width"} or not isinstance(layers, dict) or not layers:
+        raise InputError(
+            f"{path} is not a plan: it must hold one table, [layers], with a precision for each, and may name its "
+            "model and width"
+        )
+    return content

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -140,8 +141,8 @@ class _Program:
     def _solve_scaled(self, objective: np.ndarray, limited: np.ndarray, possible: np.ndarray) -> np.ndarray | None:
         """The least objective with a sum of at most 1.
 
-        HiGHS takes 1e-6 for 0, so a choice can be over the limit once it is rounded. Then every choice that uses as much
-        in each layer is ruled out, and the next one asked for.
+        HiGHS takes 1e-6 for 0, so a choice can be over the limit once it is rounded. Then every choice that uses as
+        much in each layer is ruled out, and the next one asked for.
         """
         try:
             from scipy.optimize import Bounds, LinearConstraint, milp
@@ -178,7 +179,7 @@ def _nothing_printed() -> Iterator[None]:
         yield
         return
     sys.stdout.flush()
-    with open(os.devnull, "wb") as nowhere:
+    with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)
     try:
         yield

@@ -15,5 +15,7 @@ def choose_plan(subject: Subject, budget: Budget) -> tuple[Allocation, str]:
     scores, by = multipliers(subject), "multipliers"
     if not any(scores.values()):
         scores, by = dict.fromkeys(scores, 1.0), "distances"
-    table = predicted_costs(subject, scores, True, subject.setup.config.budget_choices(scores))
+    choices = subject.setup.budget_choices()
+    costs = predicted_costs(subject, scores, True, {layer: choices[layer] for layer in scores})
+    table = {layer: costs.get(layer, dict.fromkeys(found, 0.0)) for layer, found in choices.items()}
     return allocate(table, {layer: subject.sizes[layer] for layer in table}, budget), by

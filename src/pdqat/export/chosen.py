@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, fx
 
-from pdqat.allocation.plan_file import read_plan
+from pdqat.allocation.plan_file import PlanModel, check_model, read_plan
 from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.export.freeze import Frozen, freeze
@@ -62,6 +62,7 @@ def chosen_model(run: Run, plan: Path | None = None) -> Chosen:
             raise InputError(
                 f"quantizer {config.quantizer!r} keeps a step size for its own bits: export without --plan"
             )
+        check_model(plan, PlanModel(config.model, config.width))
         setup.change_plan(read_plan(plan))
     setup.net.eval()
     example, _ = next(iter(setup.test_batches()))

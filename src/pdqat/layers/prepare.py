@@ -136,7 +136,9 @@ def _plans(
             by_rule = resolve(rules, name, None) is not None
             at_end = name in ends and not by_rule
             end_reason = f"{ends.get(name)} layer: full precision unless a rule names it"
-            left_alone[name] = end_reason if at_end else "full precision by rule"
+            left_alone[name] = (
+                end_reason if at_end else "full precision by rule" if by_rule else "not named by the plan"
+            )
     plans = [BitPlan(name, {layer: precisions[layer] for layer in quantized}) for name, precisions in resolved]
     names = [plan.name for plan in plans]
     for name in names:

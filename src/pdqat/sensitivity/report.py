@@ -27,7 +27,9 @@ class LayerReport:
     precision: str
     multiplier: float | None
     change: float | None
-    """Of the multiplier over the last epochs, relative to its size: 0 when it has settled."""
+    """Of the multiplier over the last epochs, relative to its size: 0 when it rests."""
+    off: float | None
+    """By which part of its tolerance the distance is over it, or not at it though the multiplier is above 0."""
     distance: float | None
     slack: float | None
     tolerance: float | None
@@ -51,6 +53,7 @@ def report(subject: Subject, scores: dict[str, float]) -> list[LayerReport]:
                 str(subject.plan[name]),
                 known.get("multiplier"),
                 _change(known["multiplier"], earlier[name]) if known and len(metrics) > 1 else None,
+                _off(known) if known else None,
                 known.get("distance"),
                 known.get("slack"),
                 known.get("tolerance"),
@@ -63,6 +66,14 @@ def report(subject: Subject, scores: dict[str, float]) -> list[LayerReport]:
 
 def _change(now: float, before: float) -> float:
     return 0.0 if now == before else abs(now - before) / max(now, before)
+
+
+def _off(constraint: dict[str, Any]) -> float | None:
+    """0 under complementary slackness."""
+    if constraint["tolerance"] == 0:
+        return None
+    slack: float = constraint["slack"] / constraint["tolerance"]
+    return abs(slack) if constraint["multiplier"] > 0 else max(slack, 0.0)
 
 
 def as_csv(reports: list[LayerReport]) -> str:
@@ -80,17 +91,21 @@ def show(console: Console, reports: list[LayerReport], ranking: str) -> None:
     table.add_column("layer", no_wrap=True)
     table.add_column("", no_wrap=True)
     multiplier = ["multiplier"] if ranking != "dual" else []
-    for heading in ("score", *multiplier, "moved", "distance", "slack", "tolerance", "params", "MACs"):
+    for heading in ("score", *multiplier, "moved", "off", "distance", "slack", "tolerance", "params", "MACs"):
         table.add_column(heading, justify="right", no_wrap=True)
     highest = max(each.score for each in reports)
     for each in reports:
         length = round(BAR * each.score / highest) if highest > 0 and each.score > 0 else 0
-        moved = "" if each.change is None else f"{each.change:.0%}"
-        numbers = [_number(each.score), *(_number(each.multiplier) for _ in multiplier), moved]
+        rest = ["" if value is None else f"{value:.0%}" for value in (each.change, each.off)]
+        numbers = [_number(each.score), *(_number(each.multiplier) for _ in multiplier), *rest]
         numbers += [_number(value) for value in (each.distance, each.slack, each.tolerance)]
         table.add_row(each.layer, "█" * length, *numbers, _short(each.parameters), _short(each.operations))
     console.print(table)
-    console.print(f"moved: change of the multiplier over the last {LAST_EPOCHS} epochs; near 0 % it has settled")
+    console.print(
+        f"moved: change of the multiplier over the last {LAST_EPOCHS} epochs; off: how far the distance is from the "
+        "tolerance that the multiplier stands for. Where both are near 0 % it has settled.",
+        soft_wrap=True,
+    )
 
 
 def _number(value: Any) -> str:

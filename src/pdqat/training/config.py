@@ -222,6 +222,10 @@ def _check_together(config: TrainConfig) -> None:
             "quantizer 'lsq' learns its step by a straight-through gradient: "
             "use method 'ste', or gradient 'straight-through'"
         )
+    if config.plan and config.method is Method.FULL:
+        raise InputError(
+            "a plan is given, but method 'full' trains in full precision only; give another, such as 'pdqat-layers'"
+        )
     if config.plan and config.layers and config.budget is None:
         raise InputError("layers are given beside a plan that names each layer's precision; give one or the other")
     if config.budget is not None:

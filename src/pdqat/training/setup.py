@@ -16,6 +16,7 @@ from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import prepare
 from pdqat.precision import MAX_BITS, BitPlan, Precision
+from pdqat.rules import resolve
 from pdqat.training.carry import carry_over
 from pdqat.training.checkpoints import load_checkpoint, load_weights, plain_weights
 from pdqat.training.config import NormChoice, TrainConfig
@@ -136,15 +137,17 @@ class Setup:
 
     def budget_used(self, budget: Budget) -> Budget:
         """What the plan takes, of layers whose bits are chosen under a budget."""
-        return budget.used_by_all(self.plan.precisions, self._budget_sizes())
+        return budget.used_by_all(self.plan.precisions, self.budget_sizes())
 
     def check_budget(self) -> None:
         """Raise InputError if no plan fits into the configured budget, or a plan could not be trained."""
         config = self.config
         if config.budget is None:
             return
-        sizes = self._budget_sizes()
-        found = config.budget_choices(sizes)
+        sizes = self.budget_sizes()
+        found = self.budget_choices()
+        if not any(self.plan[layer].weight for layer in found):
+            raise InputError("a budget is for layers whose weights are quantised, and the plan to start with has none")
         if all(len(each) == 1 for each in found.values()):
             raise InputError("the precision of every layer is fixed by layers: the budget leaves nothing to choose")
         allocate({layer: dict.fromkeys(each, 0.0) for layer, each in found.items()}, sizes, Budget.parse(config.budget))
@@ -158,10 +161,17 @@ class Setup:
         """Of the starting plan: what the model is for does not change with the bits of single layers."""
         return next(each.tolerance for each in self.objective.constraints if each.kind == "output")
 
-    def _budget_sizes(self) -> dict[str, LayerSize]:
-        quantized = [layer for layer in self.plan.low_layers if self.plan[layer].weight is not None]
+    def budget_choices(self) -> dict[str, list[Precision]]:
+        """What each layer that the budget counts may be given; full precision in the starting plan stays."""
+        counted = self.budget_sizes()
+        quantized = [layer for layer in counted if self.plan[layer].weight is not None]
+        return {layer: [self.plan[layer]] for layer in counted} | self.config.budget_choices(quantized)
+
+    def budget_sizes(self) -> dict[str, LayerSize]:
+        """Of the plan's layers, but for those that `layers` of the configuration leaves in full precision."""
         sizes = layer_sizes(self.net.eval(), self._example())
-        return {layer: sizes[layer] for layer in quantized}
+        rules = {pattern: Precision.parse(bits).weight is None for pattern, bits in self.config.layers.items()}
+        return {layer: size for layer, size in sizes.items() if not resolve(rules, layer, False)}
 
     def _example(self) -> Tensor:
         return next(iter(self._batches(self._training[:EXAMPLE_IMAGES], EXAMPLE_IMAGES)))[0]
