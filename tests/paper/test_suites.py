@@ -51,6 +51,11 @@ def test_the_paper_protocol_is_the_papers() -> None:
     assert PROTOCOLS["full"].seeds == 5
 
 
+def test_quick_cells_are_those_of_the_budgets_side_questions() -> None:
+    quick = [cell.config(PROTOCOLS["quick"], Path("folder")) for cell in cells("table1", 1)[:2]]
+    assert quick == [cell.config(PROTOCOLS["budget"], Path("folder")) for cell in cells("gap", 1)[:2]]
+
+
 def test_the_budget_moves_multipliers_as_far_as_the_paper() -> None:
     budget, full = (cells("table1", 1)[1].config(PROTOCOLS[name], Path("folder")) for name in ("budget", "full"))
     assert budget.dual_rate is not None
