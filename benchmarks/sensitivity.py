@@ -119,8 +119,9 @@ def ends(real: dict[str, dict[str, float]]) -> dict[str, str]:
 
 
 def plan_files(seed: int, scores: dict[str, dict[str, float]]) -> dict[str, Path]:
-    """Each ranking's plan."""
-    paths = {name: FOLDER / f"plan-{name}-{seed}.toml" for name in scores}
+    """Each ranking's plan; where no score is above 0 there is none."""
+    telling = [name for name, of_layer in scores.items() if max(of_layer.values()) > 0]
+    paths = {name: FOLDER / f"plan-{name}-{seed}.toml" for name in telling}
     missing = [name for name, path in paths.items() if not path.exists()]
     if missing:
         subject = Subject.of_run(base(seed))
