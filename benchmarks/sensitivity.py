@@ -195,17 +195,32 @@ def low_accuracy(entry: dict[str, Any], name: str) -> float | None:
     return next(100 * float(parts["test"]) for view, parts in trained["accuracy"].items() if view != "full")
 
 
+def trained_accuracy(entries: list[dict[str, Any]], name: str) -> tuple[str, str, str]:
+    """Over the seeds that have it, their number, and its gain over uniform 2 bits of the same seeds."""
+    found = [(low_accuracy(entry, name), low_accuracy(entry, "uniform 2 bits")) for entry in entries]
+    pairs = [(mine, other) for mine, other in found if mine is not None and other is not None]
+    return spread([mine for mine, _ in pairs]), str(len(pairs)), spread([mine - other for mine, other in pairs])
+
+
 def show(entries: list[dict[str, Any]], console: Console) -> None:
     table = Table(title=f"n = {len(entries)} seeds; mean (standard deviation)")
-    for heading in ("ranking", "correlation, loss", "correlation, accuracy", "seconds", f"test accuracy at {BUDGET}"):
+    for heading in (
+        "ranking",
+        "correlation, loss",
+        "correlation, accuracy",
+        "seconds",
+        f"test accuracy at {BUDGET}",
+        "n",
+        "over 2 bits",
+    ):
         table.add_column(heading)
     for name in RANKINGS:
         of_name = [entry["rankings"][name] for entry in entries]
         correlations = [spread([each["correlation"][kind] for each in of_name]) for kind in ("loss", "accuracy")]
         seconds = spread([each["seconds"] for each in of_name])
-        table.add_row(name, *correlations, seconds, spread([low_accuracy(entry, name) for entry in entries]))
+        table.add_row(name, *correlations, seconds, *trained_accuracy(entries, name))
     for name in UNIFORM:
-        table.add_row(name, "", "", "", spread([low_accuracy(entry, name) for entry in entries]))
+        table.add_row(name, "", "", "", *trained_accuracy(entries, name))
     console.print(table)
     table = Table(title="one layer in full precision: gain in test accuracy, in points")
     for heading in ("seed", "layer", "where", "evaluated", "trained, over uniform 2 bits"):
