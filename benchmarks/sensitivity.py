@@ -1,7 +1,7 @@
 """Which ranking knows best where bits matter, on CIFAR-10: the multipliers beside what others use instead.
 
-    python benchmarks/sensitivity.py --jobs 2 --seeds 3    trains what is missing below runs/sensitivity, prints tables
-    python benchmarks/sensitivity.py --table               prints the tables of what is finished
+    python benchmarks/sensitivity.py --jobs 2 --seeds 0 1 2 trains what is missing below runs/sensitivity, prints tables
+    python benchmarks/sensitivity.py --table                prints the tables of what is finished
 
 For every seed the width-1 pre-activation ResNet-20 is trained at 2 bits. Then
 
@@ -12,7 +12,8 @@ plans       each ranking's plan of 2.5 bits on average, trained from the 2-bit r
             uniform 2 and 3 bits; rankings that choose the same plan share its training
 otherwise   truth and rankings of networks trained with other dual rules: finished cells of `pdqat paper run settling`
 
-Everything can be stopped and continued. The numbers go to results/sensitivity.json.
+Everything can be stopped and continued. The numbers go to results/sensitivity.json, which keeps those of seeds and
+cells that were measured elsewhere.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from cells import spread, train
-from measure import RESULTS, commit, write
+from measure import RESULTS, commit, machine, write
 from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
@@ -46,6 +47,7 @@ from pdqat.training import Run
 
 FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
 PAPER = RESULTS / "paper"
+RESULT = "sensitivity"
 BUDGET = Budget.parse("2.5 bits")
 COMMON = "--data cifar10 --model preresnet20 --bits 2 --train-images 10000 --threads 1"
 CONSTRAINTS = "--output-tolerance 0.1 --layer-tolerance 0.1 --dual-rule multiplicative --dual-rate 0.5"
@@ -174,7 +176,7 @@ def finished(seed: int) -> dict[str, Any]:
         for name, run in runs.items()
         if run.summary_file.exists()
     }
-    return {"seed": seed, **content}
+    return {"seed": seed, "machine": machine(), **content}
 
 
 def otherwise(seeds: Iterable[int], measure: bool, console: Console) -> list[dict[str, Any]]:
@@ -184,8 +186,17 @@ def otherwise(seeds: Iterable[int], measure: bool, console: Console) -> list[dic
         path = FOLDER / f"judged-{cell.name}.json"
         if path.exists() or (measure and cell.is_finished(PAPER) and cell.run(PAPER).best.exists()):
             content = judged(cell.run(PAPER), path, console)
-            found.append({"cell": cell.name, "variant": cell.variant, "seed": cell.seed, **content})
+            about = {"cell": cell.name, "variant": cell.variant, "seed": cell.seed, "machine": machine()}
+            found.append({**about, **content})
     return found
+
+
+def with_earlier(kind: str, key: str, new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What the results hold already, with the new in place of the old."""
+    path = RESULTS / f"{RESULT}.json"
+    earlier = json.loads(path.read_text())[kind] if path.exists() else []
+    found = {each[key]: each for each in [*earlier, *new]}
+    return [found[name] for name in sorted(found)]
 
 
 def low_accuracy(entry: dict[str, Any], name: str) -> float | None:
@@ -270,12 +281,12 @@ def agreement(entries: list[dict[str, Any]], what: Callable[[dict[str, Any]], di
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=count, default=1, help="trainings at once, one thread each")
-    parser.add_argument("--seeds", type=count, default=1)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="SEED")
     parser.add_argument("--table", action="store_true", help="train nothing")
     options = parser.parse_args()
     console = Console(width=110)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    seeds = range(options.seeds)
+    seeds = options.seeds
     if not options.table:
         with ThreadPoolExecutor(options.jobs) as pool:
             list(pool.map(lambda seed: train(base(seed), [*BASE, "--seed", str(seed)]), seeds))
@@ -288,14 +299,15 @@ def main() -> None:
                 for name, arguments in trainings(seed, seen[seed]).items()
             ]
             list(pool.map(lambda job: train(*job), jobs))
-    entries = [finished(seed) for seed in seeds if judged_file(seed).exists()]
-    others = otherwise(seeds, not options.table, console)
+    finished_here = [finished(seed) for seed in seeds if judged_file(seed).exists()]
+    others_here = otherwise(seeds, not options.table, console)
+    entries, others = with_earlier("seeds", "seed", finished_here), with_earlier("otherwise", "cell", others_here)
     if entries:
         content = {"base": BASE, "retrained": RETRAINED, "seeds": entries, "otherwise": others}
-        write("sensitivity", {"commit": commit(), **content})
+        write(RESULT, {"commit": commit(), **content})
         show(entries, console)
         show_otherwise(entries, others, console)
-        console.print(f"written: {RESULTS / 'sensitivity.json'}")
+        console.print(f"written: {RESULTS / RESULT}.json")
 
 
 if __name__ == "__main__":
