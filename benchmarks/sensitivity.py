@@ -19,7 +19,7 @@ cells that were measured elsewhere.
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
@@ -39,7 +39,9 @@ from pdqat.allocation.prices import predicted_costs
 from pdqat.allocation.program import allocate
 from pdqat.arguments import count
 from pdqat.disk import write_atomically
-from pdqat.paper.suites import SETTLED, SUITES
+from pdqat.paper.protocols import PROTOCOLS
+from pdqat.paper.show import seeds_to_show
+from pdqat.paper.suites import SETTLED, cells
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity import RANKINGS
 from pdqat.sensitivity.subject import Subject
@@ -179,10 +181,11 @@ def finished(seed: int) -> dict[str, Any]:
     return {"seed": seed, "machine": machine(), **content}
 
 
-def otherwise(seeds: Iterable[int], measure: bool, console: Console) -> list[dict[str, Any]]:
+def otherwise(measure: bool, console: Console) -> list[dict[str, Any]]:
     """Truth and rankings of networks trained with other dual rules; those not measured yet only if asked to."""
     found = []
-    for cell in (cell for seed in seeds for cell in SUITES["settling"](seed) if cell.variant != SETTLED):
+    seeds = seeds_to_show("settling", PROTOCOLS["budget"], PAPER)
+    for cell in (cell for cell in cells("settling", seeds) if cell.variant != SETTLED):
         path = FOLDER / f"judged-{cell.name}.json"
         if path.exists() or (measure and cell.is_finished(PAPER) and cell.run(PAPER).best.exists()):
             content = judged(cell.run(PAPER), path, console)
@@ -300,7 +303,7 @@ def main() -> None:
             ]
             list(pool.map(lambda job: train(*job), jobs))
     finished_here = [finished(seed) for seed in seeds if judged_file(seed).exists()]
-    others_here = otherwise(seeds, not options.table, console)
+    others_here = otherwise(not options.table, console)
     entries, others = with_earlier("seeds", "seed", finished_here), with_earlier("otherwise", "cell", others_here)
     if entries:
         content = {"base": BASE, "retrained": RETRAINED, "seeds": entries, "otherwise": others}

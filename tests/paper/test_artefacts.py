@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pdqat.paper import figures
 from pdqat.paper.artefacts import gap, settling
 
 
@@ -50,3 +51,12 @@ def test_settling_compares_with_the_first_rule_and_draws_distances_in_units_of_t
     assert [each.get_title() for each in (first, other)] == ["kl-relative", "kl-relative-nupi"], "of one seed"
     drawn = [np.asarray(line.get_ydata()).tolist() for line in distances[0].lines[:2]]
     assert drawn == [pytest.approx([2, 1.5, 1]), pytest.approx([1.5, 0.75, 0.5])]
+
+
+def test_layer_distances_are_drawn_beside_the_papers() -> None:
+    without, with_layers = {"stem": 0.3, "stages.2.1.conv0": 0.2}, {"stem": 0.03, "stages.2.1.conv0": 0.01}
+    (axes,) = figures.distances(without, with_layers, tolerance=0.0125).axes
+    assert [bar.get_height() for bar in axes.patches] == [0.3, 0.2, 0.03, 0.01]
+    paper, tolerance = axes.lines
+    assert np.asarray(paper.get_xydata()).tolist() == [[0.8, 0.180], [1.2, 0.040]], "over its own bar"
+    assert np.asarray(tolerance.get_ydata()).tolist() == [0.0125, 0.0125]

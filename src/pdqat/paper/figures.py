@@ -13,7 +13,7 @@ OURS, OTHER, PAPER = BLUE, ORANGE, GREY
 
 
 def distances(without: dict[str, float], with_layers: dict[str, float], tolerance: float) -> Figure:
-    """Figure 1a: a pair of bars for every layer."""
+    """Figure 1a: a pair of bars for every layer, with the paper's values where it names them."""
     layers = list(without)
     place = np.arange(len(layers))
     figure = Figure(figsize=(9, 4), layout="constrained")
@@ -23,6 +23,15 @@ def distances(without: dict[str, float], with_layers: dict[str, float], toleranc
         (with_layers, 0.2, OURS, f"output and layers, tolerance {tolerance:g}"),
     ):
         axes.bar(place + shift, [found[layer] for layer in layers], 0.4, color=color, label=label)
+    theirs = [
+        (layers.index(layer) + shift, value)
+        for layer, pair in published.LAYER_DISTANCES.items()
+        if layer in layers
+        for shift, value in zip((-0.2, 0.2), pair, strict=True)
+    ]
+    if theirs:
+        axes.plot(*zip(*theirs, strict=True), "D", color=PAPER, ms=4, label="paper, width 5, 100 epochs")
+    axes.axhline(tolerance, color=PAPER, lw=0.8, ls=":")
     axes.set_xticks(place, layers, rotation=60, ha="right", fontsize=8)
     axes.set_yscale("log")
     axes.set_ylabel("mean squared error")
