@@ -7,7 +7,7 @@ import pytest
 from matplotlib.patches import Rectangle
 
 from pdqat.paper import figures
-from pdqat.paper.artefacts import gap, settling
+from pdqat.paper.artefacts import figure1, gap, settling
 
 
 def entry(method: str, variant: str, seed: int, low: float | None) -> dict[str, Any]:
@@ -61,3 +61,21 @@ def test_layer_distances_are_drawn_beside_the_papers() -> None:
     paper, tolerance = axes.lines
     assert np.asarray(paper.get_xydata()).tolist() == [[0.8, 0.180], [1.2, 0.040]], "over its own bar"
     assert np.asarray(tolerance.get_ydata()).tolist() == [0.0125, 0.0125]
+
+
+def test_figure_1_compares_the_multipliers_of_layers_with_the_papers() -> None:
+    multipliers = {
+        "output": [1.0, 2.0],
+        "stages.0.0.conv0": [0.9, 0.3],
+        "stages.1.0.shortcut.conv": [0.1, 0.2],
+        "stages.2.2.conv1": [0.5, 0.1],
+    }
+    where = {"bits": 1, "tolerance": 0.0125, "kept": None, "multipliers": multipliers}
+    table = figure1([entry("pdqat-layers", "", 0, 0.5) | where]).tables[0]
+    # the paper has the first two the other way round: ranks 3 2 1 against 2 3 1, so 1 - 6 x 2 / (3 x 8)
+    assert table.title.endswith("rank correlation with the paper's 0.50")
+    assert table.rows == (
+        ("stages.0.0.conv0", "0.3000", "0.060"),
+        ("stages.1.0.shortcut.conv", "0.2000", "0.069"),
+        ("stages.2.2.conv1", "0.1000", "0.020"),
+    )

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pdqat.paper.statistics import Difference, Stationarity, rank_correlation
+from pdqat.paper.statistics import Difference, Stationarity, final_multipliers, rank_correlation
 
 
 def entry(multipliers: dict[str, list[float]], slacks: dict[str, list[float]]) -> dict[str, object]:
@@ -48,10 +48,9 @@ def test_the_residual_is_the_smaller_of_multiplier_and_negative_slack() -> None:
     assert found.worst_slack == pytest.approx(0.3)
 
 
-def test_rank_correlation_compares_final_orders() -> None:
-    one = entry({"output": [5.0], "a": [1.0], "b": [2.0], "c": [3.0]}, {})
-    other = entry({"output": [0.0], "a": [10.0], "b": [20.0], "c": [15.0]}, {})
+def test_rank_correlation_compares_final_orders_of_layers() -> None:
+    one = final_multipliers(entry({"output": [5.0], "a": [3.0, 1.0], "b": [2.0, 2.0], "c": [1.0, 3.0]}, {}))
+    assert one == {"a": 1.0, "b": 2.0, "c": 3.0}
     assert rank_correlation(one, one) == pytest.approx(1)
-    assert rank_correlation(one, other) == pytest.approx(0.5)
-    flat = entry({"a": [0.0], "b": [0.0], "c": [0.0]}, {})
-    assert math.isnan(rank_correlation(one, flat))
+    assert rank_correlation(one, {"c": 15.0, "b": 20.0, "a": 10.0}) == pytest.approx(0.5)
+    assert math.isnan(rank_correlation(one, {"a": 0.0, "b": 0.0, "c": 0.0}))

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from pdqat.paper import figures, published
 from pdqat.paper.results import Entry, percent
-from pdqat.paper.statistics import Difference, Stationarity, rank_correlation
+from pdqat.paper.statistics import Difference, Stationarity, final_multipliers, rank_correlation
 from pdqat.paper.suites import FIGURE_1_BITS, FIGURE_1_TOLERANCE, SETTLING_FIRST
 from pdqat.paper.tables import Grid
 from pdqat.sensitivity.report import LAST_EPOCHS
@@ -109,6 +109,8 @@ def figure1(found: Sequence[Entry]) -> Artefact:
         before, after = _mean_distances(without), _mean_distances(with_layers)
         tables.append(_distances(before, after))
         drawn["a"] = figures.distances(before, after, FIGURE_1_TOLERANCE)
+    if with_layers:
+        tables.append(_multipliers(with_layers))
     if kept:
         tables.append(_kept(kept))
         drawn["b"] = figures.by_sum(kept)
@@ -132,6 +134,20 @@ def _distances(without: dict[str, float], with_layers: dict[str, float]) -> Grid
         rows.append((layer, f"{before:.4f}", f"{after:.4f}", f"{before / after:.1f}" if after else "-", theirs))
     headings = ("layer", "output only", "output and layers", "times smaller", "paper")
     return Grid("Figure 1a: mean squared error of layers at 1 bit", headings, tuple(rows))
+
+
+def _multipliers(found: Sequence[Entry]) -> Grid:
+    """Ours beside the paper's, whose tolerance is the same: do they name the same layers?"""
+    finals = [final_multipliers(entry) for entry in found]
+    ours = {layer: sum(each[layer] for each in finals) / len(finals) for layer in finals[0]}
+    theirs = {layer: value for layer, value in published.FIGURE_1_MULTIPLIERS.items() if layer in ours}
+    rows = [
+        (layer, f"{ours[layer]:.4f}", f"{theirs[layer]:.3f}" if layer in theirs else "")
+        for layer in sorted(ours, key=lambda layer: -ours[layer])
+    ]
+    agreement = rank_correlation(theirs, ours) if theirs else float("nan")
+    title = f"Multipliers at 1 bit, the largest first; rank correlation with the paper's {agreement:.2f}"
+    return Grid(title, ("layer", "ours", "paper"), tuple(rows))
 
 
 def _kept(kept: Sequence[Entry]) -> Grid:
@@ -175,11 +191,15 @@ def _settled(found: Sequence[Entry], first: dict[int, Entry] | None) -> Grid:
             f"{100 * entry['test_accuracy_low']:.2f}",
         ]
         if first is not None:
-            row.append(f"{rank_correlation(first[entry['seed']], entry):.2f}" if entry["seed"] in first else "-")
+            row.append(_rank_correlation(first[entry["seed"]], entry) if entry["seed"] in first else "-")
         rows.append(tuple(row))
     headings = ["cell", "seed", f"change in {LAST_EPOCHS} epochs", "residual", "worst slack", "test, low"]
     headings += ["rank correlation with the first"] if first is not None else []
     return Grid("How settled the layer multipliers are at the end", tuple(headings), tuple(rows))
+
+
+def _rank_correlation(one: Entry, other: Entry) -> str:
+    return f"{rank_correlation(final_multipliers(one), final_multipliers(other)):.2f}"
 
 
 def gap(found: Sequence[Entry]) -> Artefact:

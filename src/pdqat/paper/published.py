@@ -52,6 +52,30 @@ LAYER_DISTANCES: dict[str, tuple[float, float]] = {
 }
 """Figure 1a, 1 bit: mean squared error with the output constraint only, and with layer constraints of 0.0125."""
 
+FIGURE_1_MULTIPLIERS: dict[str, float] = {
+    "stages.1.0.shortcut.conv": 0.069,
+    "stages.2.0.shortcut.conv": 0.060,
+    "stages.0.0.conv0": 0.060,
+    "stages.0.1.conv0": 0.051,
+    "stages.1.0.conv0": 0.050,
+    "stages.1.1.conv0": 0.047,
+    "stages.2.0.conv0": 0.046,
+    "stages.0.2.conv0": 0.045,
+    "stages.2.1.conv0": 0.044,
+    "stages.1.2.conv0": 0.042,
+    "stages.0.0.conv1": 0.035,
+    "stages.2.0.conv1": 0.033,
+    "stages.2.2.conv0": 0.033,
+    "stages.0.1.conv1": 0.030,
+    "stages.1.1.conv1": 0.030,
+    "stages.0.2.conv1": 0.028,
+    "stages.1.0.conv1": 0.028,
+    "stages.1.2.conv1": 0.026,
+    "stages.2.1.conv1": 0.023,
+    "stages.2.2.conv1": 0.020,
+}
+"""By which the layers of figures 1b and 1c were chosen: 1 bit, layer tolerance 0.0125, mean over seeds."""
+
 KEPT_LAYERS: dict[tuple[int, bool], tuple[float, float, float]] = {
     (1, True): (0.069, 91.4, 85.7),
     (2, True): (0.130, 91.9, 85.5),

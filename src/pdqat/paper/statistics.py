@@ -1,6 +1,6 @@
 """How sure a difference between methods is, and how far multipliers are from stationary."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -65,10 +65,14 @@ class Stationarity:
         return cls(change, float(np.abs(np.minimum(last, -slacks)).max()), float(slacks.max()))
 
 
-def rank_correlation(one: Entry, other: Entry) -> float:
-    """Spearman's, of the layers' final multipliers."""
-    names = [name for name in one["multipliers"] if name != "output"]
-    values = [[entry["multipliers"][name][-1] for name in names] for entry in (one, other)]
+def final_multipliers(entry: Entry) -> dict[str, float]:
+    """Of the layers, at the end of a cell."""
+    return {name: values[-1] for name, values in entry["multipliers"].items() if name != "output"}
+
+
+def rank_correlation(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    """Spearman's, over the layers of the first; not a number where either ranks nothing."""
+    values = [[each[name] for name in one] for each in (one, other)]
     if any(len(set(each)) < 2 for each in values):
         return float("nan")
     return float(stats.spearmanr(*values).statistic)
