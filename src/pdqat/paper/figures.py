@@ -35,7 +35,7 @@ def distances(without: dict[str, float], with_layers: dict[str, float], toleranc
     axes.set_xticks(place, layers, rotation=60, ha="right", fontsize=8)
     axes.set_yscale("log")
     axes.set_ylabel("mean squared error")
-    axes.legend(frameon=False)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
     return figure
 
 
