@@ -145,10 +145,10 @@ def trained_as(seed: int, found: dict[str, Any]) -> dict[str, str]:
 
 
 def plan_trainings(seed: int, found: dict[str, Any]) -> dict[str, list[str]]:
-    """By name, how each is started."""
+    """By name, how each is started; first what the others are compared with."""
     plans = dict.fromkeys(trained_as(seed, found).values())
-    return {name: ["--plan", str(FOLDER / f"plan-{name}-{seed}.toml")] for name in plans} | {
-        name: ["--bits", bits] for name, bits in UNIFORM.items()
+    return {name: ["--bits", bits] for name, bits in UNIFORM.items()} | {
+        name: ["--plan", str(FOLDER / f"plan-{name}-{seed}.toml")] for name in plans
     }
 
 

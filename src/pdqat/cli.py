@@ -24,6 +24,7 @@ from pdqat.export.command import add_commands as add_export_commands
 from pdqat.paper.command import add_commands as add_paper_commands
 from pdqat.terminal import TrainingProgress, show_evaluation, show_summary
 from pdqat.training import Run, TrainConfig, Trainer
+from pdqat.training.carry import name_the_same_layers
 from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.config import Level, Method, read_toml
 from pdqat.training.evaluation import evaluate
@@ -85,12 +86,19 @@ def _train(options: argparse.Namespace) -> None:
     else:
         config = resolve_config(options.preset, _given(options, flags), flags)
         config = dataclasses.replace(config, data_path=_absolute(config.data_path), init=_absolute(config.init))
+        for name in ("replan", "budget_bits"):
+            if name in flags and config.budget is None:
+                raise InputError(f"--{name.replace('_', '-')} is for a budget, and no --budget is given")
         if options.plan_file is not None:
             check_model(options.plan_file, PlanModel(config.model, config.width))
         folder = options.out or Path("runs") / f"{config.data}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
         if folder.exists():
             raise InputError(f"{folder} exists; give another --out, or continue that run with --resume {folder}")
         setup = Setup(config)
+        if options.source is not None:
+            before = next(iter(Run.open(options.source).summary()["plans"].values()))
+            same = name_the_same_layers(config, setup.net.plans, before, str(options.source))
+            config, setup = (config, setup) if same == config else (same, Setup(same))
         if config.compile and not config.compile_fallback:
             check_compiler()  # before there is a folder
         setup.check_budget()
@@ -116,11 +124,13 @@ def _given(options: argparse.Namespace, flags: dict[str, Any]) -> dict[str, Any]
         before, start = _going_on(options, {**file, **flags})
     plan: dict[str, Any] = {}
     if options.plan_file is not None:
-        for name in ("bits", "layers"):
-            if name in flags:
-                raise InputError(f"--plan names the precision of each layer: give no --{name} with it")
+        pinned = {**before, **file, **flags}.get("budget") is not None  # under a budget layers say which stay
+        if "bits" in flags or ({**file, **flags}.get("layers") and not pinned):
+            name = "bits" if "bits" in flags else "layers"
+            raise InputError(f"--plan names the precision of each layer: give no --{name} with it")
         precisions = read_plan(options.plan_file)
-        plan = {"plan": {layer: str(precision) for layer, precision in precisions.items()}, "layers": {}}
+        plan = {"plan": {layer: str(precision) for layer, precision in precisions.items()}}
+        plan |= {} if pinned else {"layers": {}}
     return {**before, **file, **start, **plan}
 
 

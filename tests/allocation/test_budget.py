@@ -37,6 +37,13 @@ def test_what_is_no_budget_is_refused(text: str) -> None:
         Budget.parse(text)
 
 
+@pytest.mark.parametrize("amount", [float("nan"), float("inf"), -1.0])
+def test_a_budget_made_in_code_is_checked_too(amount: float) -> None:
+    with pytest.raises(InputError, match="a budget is an amount"):
+        Budget(Unit.BITS, amount)
+    assert Budget("bits", 3.0).unit is Unit.BITS  # type: ignore[arg-type]
+
+
 def test_uses_are_those_of_the_equations() -> None:
     w4a8 = Precision(4, 8)
     assert Budget.parse("2 bits").used_by(SIZES["a"], w4a8) == 400

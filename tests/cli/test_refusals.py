@@ -57,6 +57,8 @@ def test_bad_input_is_one_line_without_a_traceback(tmp_path: Path) -> None:
         (["--seed", "99999999999999999999"], "seed is too large"),
         (["--validation", "1"], "validation must be above 0 and below 1, not 1.0"),
         (["--level", "block", "--blocks", "head"], "block 'head' is not a submodule with layers in it"),
+        (["--replan", "0.5"], "--replan is for a budget, and no --budget is given"),
+        (["--budget-bits", "2", "4"], "--budget-bits is for a budget, and no --budget is given"),
         (["--resume", "/nowhere", "--epochs", "3"], "--resume takes everything from the run folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

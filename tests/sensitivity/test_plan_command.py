@@ -48,6 +48,63 @@ def test_layers_come_ranked_with_their_evidence(relative_run: Run, capsys: pytes
         assert each["operations"] > 0
 
 
+def damaged(lines: list[str], how: str) -> list[str]:
+    entry = json.loads(lines[-1])
+    match how:
+        case "a number":
+            return [*lines[:-1], "5"]
+        case "no list":
+            return [*lines[:-1], json.dumps(entry | {"constraints": 3})]
+        case "nothing known":
+            return [*lines[:-1], json.dumps(entry | {"constraints": [{}]})]
+        case "a word":
+            constraints = [each | {"multiplier": "much"} for each in entry["constraints"]]
+            return [*lines[:-1], json.dumps(entry | {"constraints": constraints})]
+        case "another layer":
+            constraints = [each | {"where": "nowhere"} for each in entry["constraints"]]
+            return [*lines[:-1], json.dumps(entry | {"constraints": constraints})]
+        case "a layer less":
+            return [*lines[:-1], json.dumps(entry | {"constraints": entry["constraints"][:-1]})]
+        case _:
+            return lines[:1]
+
+
+@pytest.mark.parametrize(
+    "how", ["a number", "no list", "nothing known", "a word", "another layer", "a layer less", "cut to its first epoch"]
+)
+@pytest.mark.parametrize("command", [["sensitivity"], ["plan", "--budget", "3 bits"]])
+def test_damaged_metrics_are_refused_in_one_sentence(
+    relative_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str, command: list[str]
+) -> None:
+    shutil.copytree(relative_run.path, tmp_path / "run")
+    metrics = Run.open(tmp_path / "run").metrics_file
+    metrics.write_text("\n".join(damaged(metrics.read_text().splitlines(), how)) + "\n")
+    assert main([*command, str(tmp_path / "run"), "--images", "20"]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "metrics.jsonl is" in said
+    assert "damaged" in said
+
+
+def test_a_summary_without_evidence_is_refused(
+    relative_run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(relative_run.path, tmp_path / "run")
+    summary = Run.open(tmp_path / "run").summary_file
+    summary.write_text(json.dumps(json.loads(summary.read_text()) | {"constraints": [{}]}))
+    assert main(["train", "--from", str(tmp_path / "run"), "--out", str(tmp_path / "next")]) == 2
+    assert "summary.json is damaged: it holds no summary" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("rank", ["dual", "distance"])
+def test_no_column_of_the_table_is_cut(relative_run: Run, capsys: pytest.CaptureFixture[str], rank: str) -> None:
+    assert main(["sensitivity", str(relative_run.path), "--images", "20", "--rank", rank]) == 0
+    shown = capsys.readouterr().out
+    assert "…" not in shown
+    assert "tolerance" in shown
+    assert "MACs" in shown
+
+
 def test_csv_and_table_hold_the_same_layers(relative_run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sensitivity", str(relative_run.path), "--images", "50", "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
@@ -334,6 +391,7 @@ def test_the_frontier_goes_from_the_smallest_to_the_largest_plan(
     assert costs == sorted(costs, reverse=True)
     assert bits[0] == 1
     assert len(points) > 3
+    assert sum(each <= 4 for each in bits) > len(bits) / 2, "closer together where each bit matters more"
     assert all(0 <= each["accuracy"] <= 1 for each in points)
     assert [each["kilobytes"] / each["average_bits"] for each in points] == pytest.approx(
         [points[0]["kilobytes"]] * len(points)

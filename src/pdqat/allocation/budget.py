@@ -45,6 +45,11 @@ class Budget:
     unit: Unit
     amount: float
 
+    def __post_init__(self) -> None:
+        if self.unit not in list(Unit) or not (math.isfinite(self.amount) and self.amount >= 0):
+            raise InputError(f"a budget is {BUDGET_FORM}, not {self.amount} of {self.unit!r}")
+        object.__setattr__(self, "unit", Unit(self.unit))
+
     @classmethod
     def parse(cls, text: str) -> "Budget":
         """Read "2.5 bits", "40 KB", "1 MiB", "0.5 GBOPs"."""

@@ -19,7 +19,7 @@ from pdqat.errors import InputError
 from pdqat.precision import FULL, Precision
 from pdqat.rules import check_all_match, resolve
 from pdqat.sensitivity import RANKINGS, ranking
-from pdqat.sensitivity.report import WIDTH, as_csv, report, show
+from pdqat.sensitivity.report import as_csv, report, show
 from pdqat.sensitivity.subject import IMAGES, Subject
 from pdqat.terminal import new_table
 from pdqat.training import Run
@@ -100,7 +100,7 @@ def _sensitivity(options: argparse.Namespace) -> None:
     elif options.csv:
         print(as_csv(reports), end="")
     else:
-        show(Console(width=max(WIDTH, Console().width)), reports, options.rank)
+        show(Console(), reports, options.rank)
 
 
 def _plan(options: argparse.Namespace) -> None:

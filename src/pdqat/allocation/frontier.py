@@ -36,7 +36,7 @@ class Point:
 def frontier(
     subject: Subject, costs: Costs, sizes: Mapping[str, LayerSize], excluded: Iterable[str] = ()
 ) -> list[Point]:
-    """The cheapest plans at budgets spread evenly between the smallest and the largest, each once.
+    """The cheapest plans at budgets in even ratios from the smallest to the largest, each once.
 
     Excluded layers are in full precision.
     """
@@ -52,7 +52,7 @@ def _amounts(costs: Costs, sizes: Mapping[str, LayerSize]) -> Sequence[float]:
     unit = Budget(Unit.BITS, 1.0)
     uses = [[unit.used_by(sizes[layer], precision) for precision in choices] for layer, choices in costs.items()]
     least, most = (unit.amount_of(sum(map(pick, uses)), sizes).amount for pick in (min, max))
-    return [least + (most - least) * step / (POINTS - 1) for step in range(POINTS)]
+    return [least * (most / least) ** (step / (POINTS - 1)) for step in range(POINTS)]
 
 
 def _point(subject: Subject, found: Allocation, sizes: Mapping[str, LayerSize], rest: Mapping[str, Precision]) -> Point:
@@ -97,6 +97,8 @@ def _draw(points: Sequence[Point], path: Path) -> list[Path]:
     axes.set_xlabel("weights, KB")
     axes.set_ylabel("validation accuracy without training, %", color=BLUE)
     right = axes.twinx()
-    right.plot(sizes, [each.allocation.cost for each in points], "s--", color=ORANGE)
+    costs = [each.allocation.cost for each in points]
+    right.plot(sizes, costs, "s--", color=ORANGE)
+    right.set_yscale("symlog", linthresh=min((cost for cost in costs if cost > 0), default=1.0))  # costs reach 0
     right.set_ylabel("predicted cost", color=ORANGE)
     return save(figure, path.with_suffix(""))

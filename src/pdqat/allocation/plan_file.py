@@ -43,8 +43,9 @@ def write_plan(path: Path, precisions: Mapping[str, Precision], about: str, mode
 
 def read_plan(path: Path) -> dict[str, Precision]:
     """The precision of every layer that the file names."""
+    layers = _content(path)["layers"]
     try:
-        return {layer: Precision.parse(precision) for layer, precision in _content(path)["layers"].items()}
+        return {layer: Precision.parse(precision) for layer, precision in layers.items()}
     except InputError as error:
         raise InputError(f"in the plan {path}: {error}") from error
 

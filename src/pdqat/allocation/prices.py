@@ -47,7 +47,7 @@ def prices(
             found[layer] = max(score, 0.0) / distance if distance > 0 else 0.0
     mean = sum(found.values()) / len(found)
     if mean == 0:
-        raise InputError("every score is 0: there is nothing to tell layers apart by; train longer, or rank by another")
+        raise InputError("no score is above 0, so nothing tells layers apart; train longer, or rank by another")
     return {layer: max(price, LEAST * mean) for layer, price in found.items()}
 
 

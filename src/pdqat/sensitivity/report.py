@@ -13,9 +13,9 @@ from pdqat.training.run import layer_multipliers
 
 LAST_EPOCHS = 2
 """Over so many a multiplier should have settled."""
+UNLIMITED = 1000
+"""Columns in which any table fits."""
 BAR = 10
-WIDTH = 112
-"""Columns that the table takes."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,7 @@ def show(console: Console, reports: list[LayerReport], ranking: str) -> None:
         numbers = [_number(each.score), *(_number(each.multiplier) for _ in multiplier), *rest]
         numbers += [_number(value) for value in (each.distance, each.slack, each.tolerance)]
         table.add_row(each.layer, "█" * length, *numbers, _short(each.parameters), _short(each.operations))
+    console.width = max(console.width, Console(width=UNLIMITED).measure(table).maximum)
     console.print(table)
     console.print(
         f"moved: change of the multiplier over the last {LAST_EPOCHS} epochs; off: how far the distance is from the "

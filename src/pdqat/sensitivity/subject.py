@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pdqat.allocation.sizes import LayerSize, layer_sizes
 from pdqat.errors import InputError
+from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Network
 from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.precision import BitPlan
@@ -40,17 +41,22 @@ class Subject:
     @classmethod
     def of_run(cls, run: Run, images: int = IMAGES) -> Self:
         """The chosen model of a finished run."""
-        run.summary()
+        epochs = run.summary().get("epochs")
         config = run.config()
         if config.method is Method.FULL:
             raise InputError(
                 f"the run {run.path} trained full precision only; its layers have no low precision to rank"
             )
         metrics = run.metrics()
-        if not metrics or not all("constraints" in each for each in metrics):
-            raise InputError(f"{run.metrics_file} is missing or damaged: it holds no epochs")
+        if not metrics or len(metrics) != epochs:
+            raise InputError(
+                f"{run.metrics_file} is missing or damaged: it holds {len(metrics)} epochs, the run's summary {epochs}"
+            )
         setup = Setup(dataclasses.replace(config, init=None))
         setup.load(load_checkpoint(run.best), run.best)
+        known = [each["where"] for each in metrics[-1]["constraints"]]
+        if isinstance(setup.objective, Lagrangian) and known != [each.where for each in setup.objective.constraints]:
+            raise InputError(f"{run.metrics_file} is damaged: its last epoch has not the constraints of the run's plan")
         return cls(run, setup, metrics, images)
 
     @property

@@ -21,6 +21,10 @@ class BusyError(InputError):
     """Another process trains the run."""
 
 
+EVIDENCE = ("kind", "where", "tolerance", "distance", "slack", "multiplier")
+"""What summary and metrics say of every constraint."""
+
+
 def layer_multipliers(entry: Mapping[str, Any]) -> dict[str, float]:
     """By layer, of one epoch's entry of the metrics; empty without layer constraints."""
     return {each["where"]: float(each["multiplier"]) for each in entry["constraints"] if each["kind"] == "layer"}
@@ -87,9 +91,12 @@ class Run:
         if not self.metrics_file.exists():
             return []
         try:
-            return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
+            found = [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
         except ValueError as error:
             raise InputError(f"{self.metrics_file} is damaged: {error}") from error
+        if not all(_has_evidence(each) for each in found):
+            raise InputError(f"{self.metrics_file} is damaged: not every line is an epoch's, with its constraints")
+        return found
 
     def write_metrics(self, entries: list[dict[str, Any]]) -> None:
         """All epochs' entries, as one file."""
@@ -104,11 +111,22 @@ class Run:
             content = json.loads(self.summary_file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(f"{self.summary_file} is damaged: {error}") from error
-        parts = {"accuracy": dict, "constraints": list, "plans": dict}
-        if not isinstance(content, dict) or not all(isinstance(content.get(key), of) for key, of in parts.items()):
+        if not _has_evidence(content) or not all(isinstance(content.get(key), dict) for key in ("accuracy", "plans")):
             raise InputError(f"{self.summary_file} is damaged: it holds no summary")
-        return content
+        found: dict[str, Any] = content
+        return found
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """The last thing a run writes."""
         write_atomically(self.summary_file, (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
+
+
+def _has_evidence(content: Any) -> bool:
+    """Whether it holds constraints with all that is known of each; numbers, or a list of them for channels."""
+    found = content.get("constraints") if isinstance(content, dict) else None
+    return isinstance(found, list) and all(
+        isinstance(each, dict)
+        and all(isinstance(each.get(key), str if key in ("kind", "where") else int | float | list) for key in EVIDENCE)
+        and (each["kind"] != "layer" or isinstance(each["multiplier"], int | float))
+        for each in found
+    )
