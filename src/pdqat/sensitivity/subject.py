@@ -17,7 +17,7 @@ from pdqat.layers.layer import LayerQuantizers, PrecisionLayer
 from pdqat.precision import BitPlan
 from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.config import Method
-from pdqat.training.run import Run
+from pdqat.training.run import Run, has_evidence
 from pdqat.training.setup import Setup
 
 IMAGES = 1000
@@ -52,6 +52,8 @@ class Subject:
             raise InputError(
                 f"{run.metrics_file} is missing or damaged: it holds {len(metrics)} epochs, the run's summary {epochs}"
             )
+        if not all(has_evidence(each) for each in metrics):
+            raise InputError(f"{run.metrics_file} is damaged: not every line is an epoch's, with its constraints")
         setup = Setup(dataclasses.replace(config, init=None))
         setup.load(load_checkpoint(run.best), run.best)
         known = [each["where"] for each in metrics[-1]["constraints"]]

@@ -91,12 +91,9 @@ class Run:
         if not self.metrics_file.exists():
             return []
         try:
-            found = [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
+            return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
         except ValueError as error:
             raise InputError(f"{self.metrics_file} is damaged: {error}") from error
-        if not all(_has_evidence(each) for each in found):
-            raise InputError(f"{self.metrics_file} is damaged: not every line is an epoch's, with its constraints")
-        return found
 
     def write_metrics(self, entries: list[dict[str, Any]]) -> None:
         """All epochs' entries, as one file."""
@@ -111,7 +108,7 @@ class Run:
             content = json.loads(self.summary_file.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(f"{self.summary_file} is damaged: {error}") from error
-        if not _has_evidence(content) or not all(isinstance(content.get(key), dict) for key in ("accuracy", "plans")):
+        if not has_evidence(content) or not all(isinstance(content.get(key), dict) for key in ("accuracy", "plans")):
             raise InputError(f"{self.summary_file} is damaged: it holds no summary")
         found: dict[str, Any] = content
         return found
@@ -121,7 +118,7 @@ class Run:
         write_atomically(self.summary_file, (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
 
 
-def _has_evidence(content: Any) -> bool:
+def has_evidence(content: Any) -> bool:
     """Whether it holds constraints with all that is known of each; numbers, or a list of them for channels."""
     found = content.get("constraints") if isinstance(content, dict) else None
     return isinstance(found, list) and all(
