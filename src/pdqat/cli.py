@@ -96,7 +96,7 @@ def _train(options: argparse.Namespace) -> None:
             raise InputError(f"{folder} exists; give another --out, or continue that run with --resume {folder}")
         setup = Setup(config)
         if options.source is not None:
-            before = next(iter(Run.open(options.source).summary()["plans"].values()), {})
+            before: dict[str, str] = next(iter(Run.open(options.source).summary()["plans"].values()), {})
             same = name_the_same_layers(config, setup.net.plans, before, str(options.source))
             config, setup = (config, setup) if same == config else (same, Setup(same))
         if config.compile and not config.compile_fallback:
