@@ -98,7 +98,8 @@ def _train(options: argparse.Namespace) -> None:
         if options.source is not None:
             before: dict[str, str] = next(iter(Run.open(options.source).summary()["plans"].values()), {})
             same = name_the_same_layers(config, setup.net.plans, before, str(options.source))
-            config, setup = (config, setup) if same == config else (same, Setup(same))
+            if same != config:
+                config, setup = same, Setup(same)
         if config.compile and not config.compile_fallback:
             check_compiler()  # before there is a folder
         setup.check_budget()
