@@ -20,7 +20,6 @@ from pdqat.layers.norm import PrecisionNorm
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity.subject import Subject
 from pdqat.training import Run
-from pdqat.training.checkpoints import load_checkpoint
 from pdqat.training.setup import Setup
 
 
@@ -129,32 +128,6 @@ def test_what_is_no_plan_is_refused(tmp_path: Path, text: str) -> None:
         read_plan(path)
 
 
-def test_training_goes_on_under_a_plan_with_weights_norms_and_multipliers(relative_run: Run, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.toml"
-    arguments = ["--budget", "2.5 bits", "--images", "50", "--out", str(plan), "--pin", "stages.0.0.conv0=full"]
-    assert main(["plan", str(relative_run.path), *arguments]) == 0
-    common = ["train", "--from", str(relative_run.path), "--plan", str(plan)]
-    assert main([*common, "--epochs", "1", "--dual-rate", "0", "--lr", "1e-30", "--out", str(tmp_path / "next")]) == 0
-    run = Run.open(tmp_path / "next")
-    config, before = run.config(), relative_run.config()
-    chosen = read_plan(plan)
-    assert {layer: Precision.parse(bits) for layer, bits in config.plan.items()} == chosen
-    assert (config.train_images, config.layer_tolerance) == (before.train_images, before.layer_tolerance)
-    best = {each["where"]: each["multiplier"] for each in relative_run.summary()["constraints"]}
-    carried = {each["where"]: each["multiplier"] for each in run.metrics()[-1]["constraints"]}
-    assert carried == {where: best[where] for where in carried}
-    assert "stages.0.0.conv0" not in carried
-    assert len(carried) == len(best) - 1
-    old, new = (load_checkpoint(each.best)["model"] for each in (relative_run, run))
-    norms = [key for key in new if key.endswith("views.mixed.weight")]
-    assert norms
-    for key in norms:
-        torch.testing.assert_close(new[key], old[key.replace("mixed", "2-bit")])
-        assert not torch.equal(new[key], torch.ones_like(new[key]))
-    torch.testing.assert_close(new["stages.1.0.conv0.weight"], old["stages.1.0.conv0.weight"])
-    assert run.summary()["plans"]["mixed"]["stages.0.0.conv0"] == "full"
-
-
 def test_a_layer_kept_high_by_a_plan_computes_what_it_computed_in_full_precision(relative_run: Run) -> None:
     everything = dict.fromkeys(read_layers(relative_run), "8")
     kept = {**everything, "stages.1.0.conv0": "full"}
@@ -175,17 +148,6 @@ def read_layers(run: Run) -> list[str]:
 QUICK = ["--train-images", "128", "--batch-size", "64", "--epochs", "1"]
 
 
-def test_what_speaks_of_layers_is_left_behind_by_a_method_without_them(tmp_path: Path) -> None:
-    blocks = ["--tolerances", "stages.0.*=0.3", "--level", "block", "--blocks", "stages.0.0"]
-    assert main(["train", *QUICK, *blocks, "--out", str(tmp_path / "first")]) == 0
-    common = ["train", "--from", str(tmp_path / "first")]
-    assert main([*common, "--method", "ste", "--out", str(tmp_path / "ste")]) == 0
-    assert Run.open(tmp_path / "ste").config().tolerances == {}
-    assert main([*common, "--level", "layer", "--out", str(tmp_path / "layers")]) == 0
-    found = Run.open(tmp_path / "layers").config()
-    assert (found.blocks, found.tolerances) == ([], {"stages.0.*": 0.3})
-
-
 def test_a_layer_with_a_step_of_its_own_is_not_tried_at_the_bits_of_another(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -193,61 +155,6 @@ def test_a_layer_with_a_step_of_its_own_is_not_tried_at_the_bits_of_another(
     assert main(["train", *QUICK, *mixed, "--out", str(tmp_path / "run")]) == 0
     assert main(["plan", str(tmp_path / "run"), "--budget", "3 bits", "--bits", "2,4"]) == 2
     assert "stages.0.0.conv0 can't be tried at others than 2" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (["--bits", "4"], "--plan names the precision of each layer: give no --bits with it"),
-        (["--validation", "0.5"], "so with its validation, 0.1; give no --validation"),
-        (["--method", "full"], "a plan is given, but method 'full' trains in full precision only"),
-        (["--width", "2"], "is of preresnet-small of width 1, but the model to train is preresnet-small of width 2"),
-        (["--model", "preresnet20"], "but the model to train is preresnet20 of width 1"),
-        (["--seed", "5"], "goes on with the run's own split of the images, so with its seed, 0; give no --seed"),
-        (["--preset", "paper"], "give no preset with it"),
-        (["--config", "preset.toml"], "give no preset with it"),
-        (["--init", "other.pt"], "give no --init with it"),
-    ],
-)
-def test_flags_that_contradict_plan_or_run_are_refused(
-    relative_run: Run,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    flags: list[str],
-    sentence: str,
-) -> None:
-    plan = dict.fromkeys(read_layers(relative_run), Precision(4, 4))
-    write_plan(tmp_path / "plan.toml", plan, "by hand", PlanModel("preresnet-small", 1))
-    (tmp_path / "preset.toml").write_text('preset = "paper"\n')
-    monkeypatch.chdir(tmp_path)
-    common = ["train", "--from", str(relative_run.path.absolute()), "--plan", str(tmp_path / "plan.toml")]
-    assert main([*common, *flags, "--out", str(tmp_path / "run")]) == 2
-    assert sentence in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_configuration_file_does_not_undo_plan_and_start(relative_run: Run, tmp_path: Path) -> None:
-    write_plan(tmp_path / "plan.toml", dict.fromkeys(read_layers(relative_run), Precision(4, 4)), "by hand")
-    config = ["--config", str(relative_run.config_file), "--epochs", "1"]
-    common = ["train", "--from", str(relative_run.path), "--plan", str(tmp_path / "plan.toml")]
-    assert main([*common, *config, "--out", str(tmp_path / "run")]) == 0
-    found = Run.open(tmp_path / "run").config()
-    assert set(found.plan.values()) == {"4"}
-    assert found.carry
-    assert found.init == str(relative_run.best)
-
-
-def test_going_on_under_a_plan_keeps_the_outputs_tolerance(relative_run: Run, tmp_path: Path) -> None:
-    write_plan(tmp_path / "plan.toml", dict.fromkeys(read_layers(relative_run), Precision(1, 1)), "by hand")
-    common = ["train", "--from", str(relative_run.path), "--epochs", "1"]
-    flags: dict[str, list[str]] = {"plan": ["--plan", str(tmp_path / "plan.toml")], "bits": ["--bits", "1"]}
-    found = {}
-    for name, each in flags.items():
-        assert main([*common, *each, "--out", str(tmp_path / name)]) == 0
-        constraints = Run.open(tmp_path / name).summary()["constraints"]
-        found[name] = next(each["tolerance"] for each in constraints if each["kind"] == "output")
-    assert found == pytest.approx({"plan": 1 / 9, "bits": 1.0})
 
 
 def test_a_layer_that_a_run_keeps_high_stays_in_its_next_plan_and_counts(
