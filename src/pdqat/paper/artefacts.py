@@ -241,5 +241,6 @@ ARTEFACTS: dict[str, Callable[[Sequence[Entry]], Artefact]] = {
     "duals": duals,
     "schedule": by_variant,
     "gap": gap,
+    "gap-1bit": gap,
     "settling": settling,
 }

@@ -1,8 +1,8 @@
 """The suites: which cells each of the paper's artefacts needs, the most telling first.
 
-Beyond the paper's own there are three: `schedule` chooses the budget's learning rate on full precision alone, `gap`
-asks what brings the exact gradient closer to straight-through training, `settling` which dual rule and rate lets
-multipliers settle.
+Beyond the paper's own there are four: `schedule` chooses the budget's learning rate on full precision alone, `gap` (2
+bits) and `gap-1bit` ask what brings the exact gradient closer to straight-through training, `settling` which dual rule
+and rate lets multipliers settle.
 """
 
 from collections.abc import Callable
@@ -100,19 +100,33 @@ KL_TOLERANCE = 0.1
 SETTLING_FIRST = "kl-relative"
 """With the paper's dual rule and as many steps: what the others of `settling` are compared with."""
 MULTIPLICATIVE: dict[str, Any] = {"dual_rule": "multiplicative", "dual_rate": 0.5}
-SETTLED = "kl-relative-multiplicative"
+SETTLED, SETTLED_OPTIONS = "kl-relative-multiplicative", {**KL, **RELATIVE, **MULTIPLICATIVE}
 """The same, with multipliers that come to rest within the epochs."""
+STRAIGHT_THROUGH: dict[str, Any] = {"gradient": "straight-through"}
+SETTLED_THROUGH = f"{SETTLED}-straight-through"
 UNMOVED: dict[str, Any] = {"dual_rate": 0.0}
 """The output's multiplier stays 1, those of layers 0: tolerances have no say, so that distances can be compared."""
 
 
-def _short(name: str, seed: int, tolerance: float, start: Cell | None = None, length: int = 1, **options: Any) -> Cell:
+def _short_baseline(bits: int, seed: int) -> Cell:
+    return Cell(Method.STE, bits, seed, variant="short", short=True)
+
+
+def _short(
+    name: str,
+    seed: int,
+    tolerance: float,
+    start: Cell | None = None,
+    length: int = 1,
+    bits: int = GAP_BITS,
+    **options: Any,
+) -> Cell:
     return Cell(
         Method.PDQAT_LAYERS,
-        GAP_BITS,
+        bits,
         seed,
         tolerance,
-        KL_TOLERANCE if "output_distance" in options else _output_tolerance(GAP_BITS),
+        KL_TOLERANCE if "output_distance" in options else _output_tolerance(bits),
         variant=name,
         options=options,
         short=True,
@@ -125,15 +139,16 @@ def _gap(seed: int) -> list[Cell]:
     plain = Cell(Method.FULL, FULL_PRECISION_BITS, seed, variant="short", short=True)
     loose, binding = TABLE_1_LAYER_TOLERANCES[GAP_BITS], DUALS_TOLERANCE
     return [
-        Cell(Method.STE, GAP_BITS, seed, variant="short", short=True),
+        _short_baseline(GAP_BITS, seed),
         _short("short", seed, loose),
         _short("kl", seed, loose, **KL),
-        _short(SETTLED, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE, **MULTIPLICATIVE),
-        _short(f"{SETTLED}-closer", seed, RELATIVE_TOLERANCE / 2, **KL, **RELATIVE, **MULTIPLICATIVE),
-        _short(f"{SETTLED}-close", seed, CLOSE_TOLERANCE, **KL, **RELATIVE, **MULTIPLICATIVE),
+        _short(SETTLED, seed, RELATIVE_TOLERANCE, **SETTLED_OPTIONS),
+        _short(f"{SETTLED}-closer", seed, RELATIVE_TOLERANCE / 2, **SETTLED_OPTIONS),
+        _short(f"{SETTLED}-close", seed, CLOSE_TOLERANCE, **SETTLED_OPTIONS),
         plain,
-        _short("straight-through", seed, loose, gradient="straight-through"),
-        _short("kl-straight-through", seed, loose, **KL, gradient="straight-through"),
+        _short("straight-through", seed, loose, **STRAIGHT_THROUGH),
+        _short("kl-straight-through", seed, loose, **KL, **STRAIGHT_THROUGH),
+        _short(SETTLED_THROUGH, seed, RELATIVE_TOLERANCE, **SETTLED_OPTIONS, **STRAIGHT_THROUGH),
         _short("multiplier-1", seed, loose, **UNMOVED),
         _short("kl-multiplier-1", seed, loose, **KL, **UNMOVED),
         _short("kl-close", seed, CLOSE_TOLERANCE, **KL, **RELATIVE, dual_rate=1.0),
@@ -143,6 +158,19 @@ def _gap(seed: int) -> list[Cell]:
         _short("dual-rate-1", seed, loose, dual_rate=1.0),
         _short("exact-norms", seed, loose, norm="exact"),
         _short("twice-as-long", seed, loose, length=2),
+    ]
+
+
+def _gap_1bit(seed: int) -> list[Cell]:
+    """The variants that were worth most at 2 bits."""
+    loose = TABLE_1_LAYER_TOLERANCES[1]
+    return [
+        _short_baseline(1, seed),
+        _short("short", seed, loose, bits=1),
+        _short(SETTLED, seed, RELATIVE_TOLERANCE, bits=1, **SETTLED_OPTIONS),
+        _short(SETTLED_THROUGH, seed, RELATIVE_TOLERANCE, bits=1, **SETTLED_OPTIONS, **STRAIGHT_THROUGH),
+        _short("kl", seed, loose, bits=1, **KL),
+        _short("kl-straight-through", seed, loose, bits=1, **KL, **STRAIGHT_THROUGH),
     ]
 
 
@@ -167,6 +195,7 @@ SUITES: dict[str, Suite] = {
     "duals": _duals,
     "schedule": _schedule,
     "gap": _gap,
+    "gap-1bit": _gap_1bit,
     "settling": _settling,
 }
 
