@@ -1,12 +1,6 @@
-"""Going on from a run under another plan: what belongs to its low-precision view moves over to the new one.
+"""Going on from a run under another plan: what belongs to its low-precision view moves over to the new one."""
 
-The weights mean the same only where they are read the same way: through `quantizer.full` in the layers that the run's
-plan names, as they are in all others. So the new plan has to name the same layers.
-"""
-
-import dataclasses
 import re
-from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -16,32 +10,7 @@ from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Network
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import Summand
-from pdqat.precision import FULL, BitPlan
-from pdqat.training.config import Method, TrainConfig
 from pdqat.training.objectives import Objective
-
-
-def name_the_same_layers(
-    config: TrainConfig, plans: Mapping[str, BitPlan], before: Collection[str], source: str
-) -> TrainConfig:
-    """The configuration with a plan that names the layers of the run's: those it leaves out stay in full precision."""
-    now = next(iter(plans.values())).precisions
-    new = next((layer for layer in now if layer not in before), None)
-    if new is not None:
-        raise InputError(
-            f"the run {source} did not quantise the layer {new}: to read its weights in low precision would make "
-            f"another network of it; leave it in full precision, or train without --from"
-        )
-    missing = next((layer for layer in before if layer not in now), None)
-    if missing is None:
-        return config
-    if config.budget is not None or config.method is Method.FULL or len(plans) > 1:
-        raise InputError(
-            f"the run {source} quantises the layer {missing}: to leave it out would make another network of it; "
-            "name it in a plan, as 'full' if it is to stay in full precision"
-        )
-    plan = {layer: str(now.get(layer, FULL)) for layer in before}
-    return dataclasses.replace(config, plan=plan, layers={})
 
 
 def carry_over(net: Network, objective: Objective, checkpoint: dict[str, Any], source: str) -> None:
