@@ -17,6 +17,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
+UNLIMITED = 1000
+"""Columns in which any table fits."""
+
 
 class LiveDisplay:
     """Something that moves at the bottom of the terminal while a block runs; nothing where there is no terminal."""
@@ -133,6 +136,14 @@ def new_table(title: str = "") -> Table:
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
+
+
+def print_whole(console: Console, table: Table) -> None:
+    """Without a word cut, also where the terminal is narrower than the table."""
+    usual = console.width
+    console.width = max(usual, Console(width=UNLIMITED).measure(table).maximum)
+    console.print(table)
+    console.width = usual
 
 
 def _show_constraints(

@@ -145,7 +145,7 @@ def test_show_writes_tables_and_numbers(undisturbed: Path, capsys: pytest.Captur
     markdown = (undisturbed / "table1.md").read_text()
     expected = f"{100 * by_method['ste']['test_accuracy_low']:.2f} (n = 1)"
     assert f"| 2 | {expected} | 89.38 ± 0.34 |" in markdown
-    assert "Ours: protocol trial, 2 epochs" in markdown
+    assert "Ours: width 1, 2 epochs, 256 training images; the paper's: width 5, 100 epochs" in markdown
     assert r"\begin{tabular}" in (undisturbed / "table1.tex").read_text()
 
 
@@ -192,6 +192,8 @@ def test_a_cell_that_cannot_be_trained_is_named_with_the_reason(undisturbed: Pat
         (["run", "table1", "--only", "*-3bit-*"], "no cell of table1 fits --only '*-3bit-*'; the cells are"),
         (["run", "table1", "--jobs", "0"], "a whole number above 0 is needed, not '0'"),
         (["run", "table1", "--seeds", "x"], "a whole number above 0 is needed, not 'x'"),
+        (["run", "table1", "--folder", __file__], "--folder has to be a folder, and"),
+        (["run", "table1", "--protocol", "trial", "--folder", "nowhere", "--device", "moon"], "device 'moon' can't be"),
         (["show", "table1", "--folder", "nowhere"], "no cell of table1 is finished in nowhere; train them with:"),
     ],
 )
@@ -202,6 +204,16 @@ def test_bad_arguments_get_one_sentence(
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
+
+
+def test_data_that_is_not_there_is_said_once_and_before_any_folder_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PDQAT_DATA", str(tmp_path / "nothing"))
+    assert main(["paper", "run", "table1", "--folder", str(tmp_path / "folder")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"pdqat: cifar10 is not in {tmp_path / 'nothing'}; `pdqat data cifar10` fetches it.")
+    assert not (tmp_path / "folder").exists()
 
 
 def test_list_says_how_far_each_cell_is(undisturbed: Path, capsys: pytest.CaptureFixture[str]) -> None:

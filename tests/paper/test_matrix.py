@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from finished_cell import MULTIPLIERS, finish
 
 from pdqat.errors import InputError
 from pdqat.paper.cells import MEASURED, Cell, Kept
@@ -17,15 +18,6 @@ from pdqat.training.config import Method
 TRIAL = PROTOCOLS["trial"]
 BASE = Cell(Method.PDQAT_LAYERS, 2, 0, 0.1, 0.7)
 OTHERS = [Cell(Method.STE, bits, 0) for bits in (1, 2, 4)]
-MULTIPLIERS = {"stages.0.0.conv0": 0.1, "stages.0.0.conv1": 0.3, "stages.1.0.conv0": 0.2}
-
-
-def finish(folder: Path) -> None:
-    """Leave behind what a trained cell leaves behind."""
-    constraints = [{"kind": "layer", "where": name, "multiplier": value} for name, value in MULTIPLIERS.items()]
-    Run(folder).write_metrics([{"constraints": constraints}] * 2)
-    Run(folder).write_summary({"accuracy": {}, "constraints": [], "plans": {"2-bit": dict.fromkeys(MULTIPLIERS, "2")}})
-    (folder / MEASURED).write_text("{}")
 
 
 class Job:
@@ -109,10 +101,19 @@ def test_a_begun_cell_keeps_its_configuration_and_is_continued(tmp_path: Path) -
     Run.create(cell.run(tmp_path).path, cell.config(TRIAL, tmp_path))
     before = cell.run(tmp_path).config_file.read_bytes()
     cell.run(tmp_path).write_metrics([{}])
+    cell.run(tmp_path).last.touch()
     notes = Notes()
     matrix(tmp_path, [cell]).run(Pretender(), notes)
     assert notes.said == [f"{cell.name} after 1", f"{cell.name} finished"]
     assert cell.run(tmp_path).config_file.read_bytes() == before
+
+
+def test_metrics_without_a_checkpoint_are_no_epoch_to_continue_after(tmp_path: Path) -> None:
+    cell = OTHERS[0]
+    Run.create(cell.run(tmp_path).path, cell.config(TRIAL, tmp_path)).write_metrics([{}])
+    notes = Notes()
+    matrix(tmp_path, [cell]).run(Pretender(), notes)
+    assert notes.said == [f"{cell.name} after 0", f"{cell.name} finished"]
 
 
 def test_a_folder_that_was_only_just_made_is_no_obstacle(tmp_path: Path) -> None:
@@ -219,7 +220,8 @@ def test_a_damaged_base_is_named_and_the_rest_is_trained(tmp_path: Path) -> None
     Run.create(BASE.run(tmp_path).path, BASE.config(TRIAL, tmp_path))
     (BASE.run(tmp_path).path / MEASURED).write_text("{}")
     executor = Pretender()
-    with pytest.raises(InputError, match=rf"1 of 3 cells failed: {needs_it.name}: .*{BASE.name}.*is damaged"):
+    failed = rf"2 of 3 cells failed: {BASE.name}: .* is damaged: .*; {needs_it.name}: it needs {BASE.name}"
+    with pytest.raises(InputError, match=failed):
         matrix(tmp_path, [needs_it, OTHERS[0]]).run(executor, Notes())
     assert executor.begun == [OTHERS[0].name]
 
@@ -235,7 +237,9 @@ def test_a_cell_that_was_killed_says_so(tmp_path: Path) -> None:
 
 def test_states_count_epochs(tmp_path: Path) -> None:
     cell = OTHERS[0]
-    Run.create(cell.run(tmp_path).path, cell.config(TRIAL, tmp_path)).write_metrics([{}])
+    run = Run.create(cell.run(tmp_path).path, cell.config(TRIAL, tmp_path))
+    run.write_metrics([{}])
+    run.last.touch()
     (state,) = matrix(tmp_path, [cell]).states()
     assert (state.done, state.epochs, state.finished) == (1, TRIAL.options["epochs"], False)
     assert state.work_done == state.work / 2

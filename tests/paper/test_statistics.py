@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pdqat.paper.statistics import Difference, Stationarity, final_multipliers, rank_correlation
+from pdqat.paper.statistics import Difference, Stationarity, final_multipliers, percent, rank_correlation
 
 
 def entry(multipliers: dict[str, list[float]], slacks: dict[str, list[float]]) -> dict[str, object]:
@@ -29,12 +29,24 @@ def test_one_pair_says_nothing_about_spread() -> None:
     assert Difference.of([(1.0, 0.0)]) is None
 
 
+def test_a_spread_that_chance_has_hidden_is_not_called_certain() -> None:
+    assert str(Difference.of([(64.59, 61.0), (64.59, 61.0)])) == "+3.59, n = 2, the same for all seeds"
+
+
+def test_means_have_the_standard_deviation_of_a_sample() -> None:
+    found = [{"seed": seed, "accuracy": value} for seed, value in enumerate((0.50, 0.53, None, 0.56, 0.99))]
+    mean = percent(found, "accuracy", lambda entry: entry["seed"] < 4)
+    assert str(mean) == "53.00 ± 3.00 (n = 3)"
+    assert str(percent(found[:1], "accuracy", lambda _: True)) == "50.00 (n = 1)"
+    assert str(percent([], "accuracy", lambda _: True)) == "-"
+
+
 def test_settled_multipliers_under_complementary_slackness_have_no_residual() -> None:
     settled = entry(
         {"output": [1.0, 2.0, 3.0], "a": [0.5, 0.5, 0.5], "b": [0.0, 0.0, 0.0]},
         {"output": [9.0, 9.0, 9.0], "a": [0.1, 0.0, 0.0], "b": [-0.2, -0.2, -0.2]},
     )
-    assert Stationarity.of(settled) == Stationarity(0.0, 0.0, 0.0)
+    assert Stationarity.of(settled, ["a", "b"]) == Stationarity(0.0, 0.0, 0.0)
 
 
 def test_the_residual_is_the_smaller_of_multiplier_and_negative_slack() -> None:
@@ -42,7 +54,7 @@ def test_the_residual_is_the_smaller_of_multiplier_and_negative_slack() -> None:
         {"a": [0.1, 0.2, 0.3, 0.4], "b": [0.1, 0.1, 0.1, 0.1]},
         {"a": [0.3, 0.3, 0.3, 0.3], "b": [0.0, 0.0, 0.0, -0.05]},
     )
-    found = Stationarity.of(moving)
+    found = Stationarity.of(moving, ["a", "b"])
     assert found.change == pytest.approx((0.4 - 0.2) / 0.5)
     assert found.residual == pytest.approx(0.3)
     assert found.worst_slack == pytest.approx(0.3)

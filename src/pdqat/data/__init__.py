@@ -73,5 +73,8 @@ def default_folder() -> Path:
 def _fetched(name: str) -> Path:
     folder = default_folder()
     if find(name, folder) is None:
-        raise InputError(f"{name} is not in {folder}; `pdqat data {name}` fetches it, or give the path of your copy.")
+        raise InputError(
+            f"{name} is not in {folder}; `pdqat data {name}` fetches it. For a copy of yours give its path, or set "
+            "PDQAT_DATA to its folder."
+        )
     return folder

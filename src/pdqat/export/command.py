@@ -16,7 +16,7 @@ from pdqat.export.deploy import describe, passes, verify_file, write_file
 from pdqat.export.formats import FORMATS, format_of
 from pdqat.export.speed import measure
 from pdqat.export.verify import Verified
-from pdqat.terminal import new_table
+from pdqat.terminal import new_table, print_whole
 from pdqat.training import Run
 
 
@@ -85,7 +85,7 @@ def _bench(options: argparse.Namespace) -> None:
         speed = f"{each.batch / each.integer.median:,.0f}"
         row = [each.runtime, str(each.threads), str(each.batch), *times, speed, str(each.ratio)]
         table.add_row(*(escape(cell) for cell in row))
-    Console(width=max(110, Console().width)).print(table)
+    print_whole(Console(), table)
 
 
 def _export(options: argparse.Namespace) -> None:

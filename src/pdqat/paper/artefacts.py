@@ -6,8 +6,16 @@ from dataclasses import dataclass, field
 from matplotlib.figure import Figure
 
 from pdqat.paper import figures, published
-from pdqat.paper.results import Entry, percent
-from pdqat.paper.statistics import Difference, Stationarity, final_multipliers, rank_correlation
+from pdqat.paper.cells import FULL_PRECISION_BITS
+from pdqat.paper.results import OUTPUT, Entry
+from pdqat.paper.statistics import (
+    Difference,
+    Stationarity,
+    final_multipliers,
+    layer_names,
+    percent,
+    rank_correlation,
+)
 from pdqat.paper.suites import FIGURE_1_BITS, FIGURE_1_TOLERANCE, SETTLING_FIRST
 from pdqat.paper.tables import Grid
 from pdqat.sensitivity.report import LAST_EPOCHS
@@ -37,9 +45,9 @@ def _of(method: Method, bits: int, tolerance: float | None = None) -> Callable[[
 
 def table1(found: Sequence[Entry]) -> Artefact:
     """Test accuracy of the low-precision model by bits and method, ours beside the paper's; and what is significant."""
-    full = percent(found, "test_accuracy_full", _of(Method.FULL, 32))
-    paper_full = "{:.2f} ± {:.2f}".format(*published.TABLE_1[32, Method.FULL])
-    rows = [("32", str(full), paper_full, *[""] * 4)]
+    full = percent(found, "test_accuracy_full", _of(Method.FULL, FULL_PRECISION_BITS))
+    paper_full = "{:.2f} ± {:.2f}".format(*published.TABLE_1[FULL_PRECISION_BITS, Method.FULL])
+    rows = [(str(FULL_PRECISION_BITS), str(full), paper_full, *[""] * 4)]
     for bits in (8, 4, 2, 1):
         row = [str(bits)]
         for method in HEADINGS:
@@ -112,7 +120,7 @@ def figure1(found: Sequence[Entry]) -> Artefact:
     if with_layers:
         tables.append(_multipliers(with_layers))
     if kept:
-        tables.append(_kept(kept))
+        tables += [_kept(kept), _choice(kept)]
         drawn["b"] = figures.by_sum(kept)
         drawn["c"] = figures.by_number(kept)
     return Artefact(tables, drawn)
@@ -160,10 +168,25 @@ def _kept(kept: Sequence[Entry]) -> Grid:
             choice = "largest" if largest else "smallest"
             ours = [f"{sum(sums) / len(sums):.3f}", *map(str, accuracies)]
             rows.append((str(count), choice, *ours, f"{total:.3f}", f"{train:.1f}", f"{test:.1f}"))
-    headings = ("layers kept", "multipliers", "their sum", "train", "test", "paper: sum", "train", "test")
+    numbers = ("sum of multipliers", "train", "test")
+    headings = ("layers kept", "multipliers", *(f"{whose}: {each}" for whose in ("ours", "paper") for each in numbers))
     return Grid(
         "Figures 1b and 1c: accuracy at 1 bit with layers kept in full precision, retrained", headings, tuple(rows)
     )
+
+
+def _choice(kept: Sequence[Entry]) -> Grid:
+    """Do the largest multipliers choose better than the smallest?"""
+    rows = []
+    for count in sorted({len(entry["kept"]) for entry in kept}):
+        by_seed: dict[bool, dict[int, float]] = {True: {}, False: {}}
+        for entry in kept:
+            if len(entry["kept"]) == count:
+                by_seed[entry["kept_largest"]][entry["seed"]] = 100 * entry["test_accuracy_low"]
+        (_, _, best), (_, _, worst) = (published.KEPT_LAYERS[count, largest] for largest in (True, False))
+        rows.append((str(count), _difference(by_seed[True], by_seed[False]), f"{best - worst:+.1f}"))
+    headings = ("layers kept", "test, largest - smallest", "paper")
+    return Grid(DIFFERENCES, headings, tuple(rows))
 
 
 def duals(found: Sequence[Entry]) -> Artefact:
@@ -181,21 +204,19 @@ def settling(found: Sequence[Entry]) -> Artefact:
 def _settled(found: Sequence[Entry], first: dict[int, Entry] | None) -> Grid:
     rows = []
     for entry in found:
-        stationarity = Stationarity.of(entry)
-        row = [
-            entry["variant"] or entry["cell"],
-            str(entry["seed"]),
-            f"{stationarity.change:.2f}",
-            f"{stationarity.residual:.3f}",
-            f"{stationarity.worst_slack:+.3f}",
-            f"{100 * entry['test_accuracy_low']:.2f}",
-        ]
+        row = [entry["variant"] or entry["cell"], str(entry["seed"])]
+        layers, output = (Stationarity.of(entry, names) for names in (layer_names(entry), [OUTPUT]))
+        row += [f"{layers.change:.2f}", f"{layers.residual:.3f}", f"{layers.worst_slack:+.3f}"]
+        row += [f"{output.change:.2f}", f"{output.residual:.3f}"]
+        row.append(f"{100 * entry['test_accuracy_low']:.2f}")
         if first is not None:
             row.append(_rank_correlation(first[entry["seed"]], entry) if entry["seed"] in first else "-")
         rows.append(tuple(row))
-    headings = ["cell", "seed", f"change in {LAST_EPOCHS} epochs", "residual", "worst slack", "test, low"]
-    headings += ["rank correlation with the first"] if first is not None else []
-    return Grid("How settled the layer multipliers are at the end", tuple(headings), tuple(rows))
+    of_layers = [f"layers: {each}" for each in ("change", "residual", "worst slack")]
+    headings = ["cell", "seed", *of_layers, "output: change", "residual"]
+    headings += ["test, low"] + (["rank correlation"] if first is not None else [])
+    title = f"How settled multipliers are at the end: change in the last {LAST_EPOCHS} epochs, residual, slack"
+    return Grid(title, tuple(headings), tuple(rows))
 
 
 def _rank_correlation(one: Entry, other: Entry) -> str:

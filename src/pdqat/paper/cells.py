@@ -10,7 +10,7 @@ from pdqat.errors import InputError
 from pdqat.paper.protocols import Protocol
 from pdqat.training import Run, TrainConfig
 from pdqat.training.config import Method
-from pdqat.training.presets import resolve_config
+from pdqat.training.presets import PRESETS, resolve_config
 from pdqat.training.run import layer_multipliers
 
 FULL_PRECISION_BITS = 32
@@ -31,6 +31,8 @@ class Kept:
     def multipliers(self, folder: Path) -> dict[str, float]:
         """Of the chosen layers; the base cell has to be finished."""
         run = self.base.run(folder)
+        if not self.base.is_finished(folder):
+            raise InputError(f"the layers to keep follow from the cell {run.path}: it is not finished, train it first")
         try:
             found = layer_multipliers(run.metrics()[-1])
         except (IndexError, KeyError, TypeError, ValueError) as error:
@@ -113,10 +115,23 @@ class Cell:
             config = dataclasses.replace(config, epochs=config.epochs * self.times_as_long, dual_rate=rate)
         return config
 
+    def epochs(self, protocol: Protocol) -> int:
+        """How many it is trained for."""
+        short = protocol.short if self.short else {}
+        return int({**PRESETS["paper"], **protocol.options, **short, **self.options}["epochs"]) * self.times_as_long
+
+    def damaged(self, folder: Path, what: str) -> InputError:
+        """To raise: the cell is finished, but its files are not what was written."""
+        run = self.run(folder)
+        measure = f"{MEASURED} in it to measure it again, or " if run.best.exists() else ""
+        return InputError(f"the cell {run.path} is damaged: {what}; remove {measure}the folder to train it again")
+
     def check(self, protocol: Protocol, folder: Path) -> None:
-        """Raise InputError if the cell's folder holds another training than this one."""
+        """Raise InputError if the cell's folder holds another training than this one, or no longer says which."""
         run = self.run(folder)
         if not run.config_file.exists():
+            if self.is_finished(folder):
+                raise self.damaged(folder, "it has no config.toml")
             return
         found, wanted = (dataclasses.asdict(each) for each in (run.config(), self.config(protocol, folder)))
         different = next((key for key in wanted if key not in MACHINE and found[key] != wanted[key]), None)

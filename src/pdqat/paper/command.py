@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
+from pdqat import data
 from pdqat.arguments import count
 from pdqat.errors import InputError
 from pdqat.paper.cells import Cell
@@ -16,6 +17,7 @@ from pdqat.paper.progress import MatrixProgress
 from pdqat.paper.protocols import PROTOCOLS, Protocol
 from pdqat.paper.suites import SUITES, cells
 from pdqat.training.process import cores
+from pdqat.training.setup import available
 
 
 def add_commands(commands: Any) -> None:
@@ -53,14 +55,20 @@ def _add_suite(parser: argparse.ArgumentParser) -> None:
     about = "; ".join(f"{each.name}: {each.about}" for each in PROTOCOLS.values())
     parser.add_argument("--protocol", choices=tuple(PROTOCOLS), default="budget", help=f"{about} (default: budget)")
     parser.add_argument(
-        "--folder", type=Path, metavar="DIR", help="where runs and results are (default: results/paper)"
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="where runs and results are (default: results/paper; results/paper-NAME under another protocol)",
     )
 
 
 def _where(options: argparse.Namespace) -> tuple[Protocol, Path]:
     protocol = PROTOCOLS[options.protocol]
     usual = Path("results") / ("paper" if protocol.name == "budget" else f"paper-{protocol.name}")
-    return protocol, options.folder or usual
+    folder = options.folder or usual
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--folder has to be a folder, and {folder} is a file")
+    return protocol, folder
 
 
 def _chosen(options: argparse.Namespace, protocol: Protocol) -> list[Cell]:
@@ -78,6 +86,7 @@ def _run(options: argparse.Namespace) -> None:
     ray = options.executor == "ray"
     threads = 1 if ray else max(1, cores() // (options.jobs or 1))
     matrix = Matrix(chosen, protocol, folder)
+    matrix.check()
     console = Console()
     if options.list:
         for state in matrix.states():
@@ -85,6 +94,9 @@ def _run(options: argparse.Namespace) -> None:
             console.print(f"{state.cell.name}: {done}", highlight=False)
         return
     resources = Resources(threads, options.device)
+    if not ray and not all(state.finished for state in matrix.states()):
+        available(options.device)
+        data.load(protocol.data)  # before the first cell, rather than once a cell
     executor: Executor = RayExecutor(options.jobs, resources) if ray else LocalExecutor(options.jobs or 1, resources)
     with MatrixProgress(console) as progress:
         matrix.run(executor, progress)

@@ -3,6 +3,7 @@
 import importlib
 import logging
 import os
+import re
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -93,7 +94,8 @@ class RayJob:
         try:
             return int(self._ray.get(self._task))
         except self._ray.exceptions.RayError as error:
-            raise InputError(f"Ray could not train it: {error}") from error
+            said = [line for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
+            raise InputError(f"Ray could not train it: {said[-1].strip() if said else type(error).__name__}") from error
 
     def stop(self) -> None:
         """Ray ends the task's process, and the one that it has started notices."""

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from pdqat.paper import published
 from pdqat.paper.results import Entry
+from pdqat.paper.statistics import layer_names
 from pdqat.pictures import BLUE, GREY, ORANGE
 
 OURS, OTHER, PAPER = BLUE, ORANGE, GREY
@@ -74,7 +75,9 @@ def by_number(kept: Sequence[Entry]) -> Figure:
             label = f"{'largest' if largest else 'smallest'} multipliers"
             axes.errorbar(counts, [np.mean(each) for each in values], spread, fmt=mark, color=color, label=label)
             theirs = {count: row[column] for (count, which), row in published.KEPT_LAYERS.items() if which is largest}
-            axes.plot(list(theirs), list(theirs.values()), mark, color=PAPER, ms=3, lw=0.8, label=f"paper, {label}")
+            axes.plot(
+                list(theirs), list(theirs.values()), mark, color=PAPER, ms=3, lw=0.8, label=f"paper (width 5), {label}"
+            )
         axes.set_xlabel("layers in full precision")
         axes.set_ylabel(f"{name} accuracy, %")
     train.legend(frameon=False, fontsize=8)
@@ -109,11 +112,10 @@ def settling(found: Sequence[Entry]) -> Figure:
     figure = Figure(figsize=(2.8 * len(found) + 0.6, 4.6), layout="constrained")
     grid = figure.subplots(2, len(found), squeeze=False, sharex=True, sharey="row")
     for (above, below), entry in zip(grid.T, found, strict=True):
-        for name, values in entry["multipliers"].items():
-            if name != "output":
-                epochs = np.arange(1, len(values) + 1)
-                above.plot(epochs, values, color=OURS, lw=0.7)
-                below.plot(epochs, 1 + np.array(entry["slacks"][name]) / entry["tolerance"], color=OTHER, lw=0.7)
+        for name in layer_names(entry):
+            epochs = np.arange(1, len(entry["multipliers"][name]) + 1)
+            above.plot(epochs, entry["multipliers"][name], color=OURS, lw=0.7)
+            below.plot(epochs, 1 + np.array(entry["slacks"][name]) / entry["tolerance"], color=OTHER, lw=0.7)
         above.set_title(entry["variant"], fontsize=8)
         above.set_yscale("symlog", linthresh=1e-3)
         below.set_yscale("log")

@@ -14,9 +14,9 @@ from pdqat.errors import InputError
 from pdqat.paper.cells import Cell
 from pdqat.paper.executors import LOG, Executor, Job
 from pdqat.paper.protocols import Protocol
+from pdqat.paper.results import entries
 from pdqat.paper.train_cell import BUSY
 from pdqat.training.config import Method
-from pdqat.training.presets import PRESETS
 from pdqat.training.run import BusyError
 
 POLL_SECONDS = 1.0
@@ -72,9 +72,12 @@ class Matrix:
 
     def run(self, executor: Executor, observer: Observer) -> None:
         """Train all that is missing; raises InputError at the end if some cells failed."""
-        for cell in self.cells:
-            if cell.is_finished(self.folder) and (cell.needs is None or cell.needs.is_finished(self.folder)):
-                cell.check(self.protocol, self.folder)
+        self.check()
+        for cell in self._to_look_at():
+            try:
+                entries([cell], self.protocol, self.folder)
+            except InputError as error:
+                self._fail(cell, str(error), observer)
         jobs: dict[str, tuple[Cell, Job]] = {}
         try:
             while True:
@@ -98,6 +101,16 @@ class Matrix:
             reasons = "; ".join(f"{name}: {reason}" for name, reason in self._failed.items())
             raise InputError(f"{len(self._failed)} of {len(self.cells)} cells failed: {reasons}")
 
+    def check(self) -> None:
+        """Raise InputError if a finished cell was trained under another protocol."""
+        for cell in self._to_look_at():
+            cell.check(self.protocol, self.folder)
+
+    def _to_look_at(self) -> list[Cell]:
+        """Finished cells, but those whose layers can't be known before another one is trained again."""
+        found = [cell for cell in self.cells if cell.is_finished(self.folder)]
+        return [cell for cell in found if cell.needs is None or cell.needs.is_finished(self.folder)]
+
     def states(self, running: Container[str] = ()) -> list[Status]:
         """How far each cell is."""
         return [self._status(cell, cell.name in running) for cell in self.cells]
@@ -109,9 +122,9 @@ class Matrix:
         """Whether a cell can start now; its folder is made then, with the configuration in it."""
         try:
             needed = cell.needs
+            if needed is not None and needed.name in self._failed:
+                raise InputError(f"it needs {needed.name}")
             if needed is not None and not needed.is_finished(self.folder):
-                if needed.name in self._failed:
-                    raise InputError(f"it needs {needed.name}")
                 return False
             cell.check(self.protocol, self.folder)
             run = cell.run(self.folder)
@@ -154,10 +167,10 @@ class Matrix:
         observer.failed(cell, reason)
 
     def _status(self, cell: Cell, running: bool) -> Status:
-        epochs = int({**PRESETS["paper"], **self.protocol.options, **cell.options}["epochs"]) * cell.times_as_long
-        metrics = cell.run(self.folder).metrics_file
-        done = metrics.read_bytes().count(b"\n") if metrics.exists() else 0
-        return Status(cell, epochs, done, running, cell.is_finished(self.folder))
+        run, finished = cell.run(self.folder), cell.is_finished(self.folder)
+        kept = run.metrics_file.exists() and (finished or run.last.exists())  # without it training starts anew
+        done = run.metrics_file.read_bytes().count(b"\n") if kept else 0
+        return Status(cell, cell.epochs(self.protocol), done, running, finished)
 
 
 def _with_needed(cells: Sequence[Cell]) -> list[Cell]:

@@ -7,6 +7,8 @@ published numbers were made with.
 from dataclasses import dataclass
 from typing import Any
 
+from pdqat.training.presets import PRESETS
+
 
 @dataclass(frozen=True)
 class Protocol:
@@ -19,6 +21,11 @@ class Protocol:
     seeds: int
     """How many, unless told otherwise."""
     about: str
+
+    @property
+    def data(self) -> str:
+        """The data set of its cells."""
+        return str(self.options.get("data", PRESETS["paper"]["data"]))
 
 
 BUDGET_EPOCHS = 10

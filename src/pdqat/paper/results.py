@@ -1,33 +1,41 @@
 """What finished cells found: one entry a cell, the numbers behind every table and figure."""
 
 import json
-import statistics
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pdqat.errors import InputError
+from pdqat.layers import Distance
 from pdqat.paper.cells import MEASURED, Cell
 from pdqat.paper.protocols import Protocol
+from pdqat.precision import FULL
+from pdqat.training.config import Method
 
 Entry = dict[str, Any]
+OUTPUT = "output"
+"""The name of the output constraint among the multipliers and slacks of an entry; the others are layers."""
 
 
 def entries(cells: Iterable[Cell], protocol: Protocol, folder: Path) -> list[Entry]:
-    """Of the cells that are finished; raises InputError if one was trained under another protocol."""
-    finished = [cell for cell in cells if cell.is_finished(folder)]
-    for cell in finished:
-        cell.check(protocol, folder)
-    return [_entry(cell, folder) for cell in finished]
+    """Of the cells that are finished; raises InputError if one is damaged or was trained under another protocol."""
+    return [_entry(cell, protocol, folder) for cell in cells if cell.is_finished(folder)]
 
 
-def _entry(cell: Cell, folder: Path) -> Entry:
+def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
+    cell.check(protocol, folder)
     run = cell.run(folder)
-    summary, metrics = run.summary(), run.metrics()
+    if not run.summary_file.is_file():
+        raise cell.damaged(folder, "it has no summary.json")
+    config, summary, metrics = run.config(), run.summary(), run.metrics()
     try:
         measured = json.loads((run.path / MEASURED).read_text())
+        if len(metrics) != summary["epochs"]:
+            raise ValueError(f"metrics.jsonl has {len(metrics)} of {summary['epochs']} epochs")
         low = next((view for view in summary["accuracy"] if view != "full"), None)
+        needed = "full" if cell.method is Method.FULL else low
+        if needed not in summary["accuracy"]:
+            raise ValueError("its summary has no accuracy in low precision")
+        names = [each["where"] or each["kind"] for each in summary["constraints"]]
         return {
             "cell": cell.name,
             "bits": cell.bits,
@@ -35,49 +43,50 @@ def _entry(cell: Cell, folder: Path) -> Entry:
             "tolerance": cell.tolerance,
             "seed": cell.seed,
             "variant": cell.variant,
+            "width": config.width,
+            "train_images": config.train_images,
             "epochs": summary["epochs"],
             "chosen_epoch": summary["chosen_epoch"],
             "test_accuracy_full": _accuracy(summary["accuracy"], "full", "test"),
             "test_accuracy_low": _accuracy(summary["accuracy"], low, "test"),
             "validation_accuracy_full": _accuracy(summary["accuracy"], "full", "validation"),
             "validation_accuracy_low": _accuracy(summary["accuracy"], low, "validation"),
-            "train_accuracy_low": None if low is None else measured["train_accuracy"][low],
-            "seconds": summary["seconds"],
+            "train_accuracy_low": None if low is None else _number(measured["train_accuracy"][low]),
+            "seconds": _number(summary["seconds"]),
             "constraints_met": sum(each["satisfied"] for each in summary["constraints"]),
             "constraints": len(summary["constraints"]),
-            "layer_distances": measured["layer_distances"],
-            "multipliers": {
-                each["where"] or each["kind"]: [epoch["constraints"][index]["multiplier"] for epoch in metrics]
-                for index, each in enumerate(summary["constraints"])
-            },
-            "slacks": {
-                each["where"] or each["kind"]: [epoch["constraints"][index]["slack"] for epoch in metrics]
-                for index, each in enumerate(summary["constraints"])
-            },
+            "layer_distances": _layer_distances(cell, measured["layer_distances"], summary["plans"]),
+            "multipliers": _of_epochs(metrics, names, "multiplier"),
+            "slacks": _of_epochs(metrics, names, "slack"),
             "kept": None if cell.kept is None else cell.kept.multipliers(folder),
             "kept_largest": None if cell.kept is None else cell.kept.largest,
         }
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise InputError(f"the cell {run.path} is damaged ({error!r}); remove the folder and run the suite") from error
+    except KeyError as error:
+        raise cell.damaged(folder, f"it has no {error}") from error
+    except (TypeError, ValueError, IndexError) as error:
+        raise cell.damaged(folder, str(error)) from error
 
 
 def _accuracy(found: dict[str, dict[str, float]], view: str | None, part: str) -> float | None:
-    return found[view][part] if view in found else None
+    return _number(found[view][part]) if view in found else None
 
 
-@dataclass(frozen=True)
-class Mean:
-    """Mean and standard deviation over seeds, in per cent."""
-
-    values: tuple[float, ...]
-
-    def __str__(self) -> str:
-        if not self.values:
-            return "-"
-        spread = f" ± {statistics.stdev(self.values):.2f}" if len(self.values) > 1 else ""
-        return f"{statistics.mean(self.values):.2f}{spread} (n = {len(self.values)})"
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not a number")
+    return value
 
 
-def percent(found: Sequence[Entry], key: str, where: Callable[[Entry], bool]) -> Mean:
-    """Over the entries that fit."""
-    return Mean(tuple(100 * entry[key] for entry in found if where(entry) and entry[key] is not None))
+def _of_epochs(metrics: list[dict[str, Any]], names: list[str], key: str) -> dict[str, list[float]]:
+    """By constraint, a number for every epoch."""
+    return {name: [_number(epoch["constraints"][index][key]) for epoch in metrics] for index, name in enumerate(names)}
+
+
+def _layer_distances(cell: Cell, found: dict[str, dict[str, float]], plans: dict[str, dict[str, str]]) -> Any:
+    """As they are, if every layer in low precision has one of each kind."""
+    if cell.method is not Method.FULL:
+        low = {layer for plan in plans.values() for layer, precision in plan.items() if precision != str(FULL)}
+        for distance in (Distance.SQUARED, Distance.RELATIVE):
+            if {layer for layer, value in found[distance.value].items() if _number(value) >= 0} != low:
+                raise ValueError(f"{MEASURED} lacks {distance.value} distances of layers")
+    return found

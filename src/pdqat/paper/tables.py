@@ -1,5 +1,6 @@
 """A table that can be shown in the terminal and written as Markdown and LaTeX."""
 
+import re
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -19,7 +20,7 @@ class Grid:
         """For the terminal."""
         table = new_table(self.title)
         for heading in self.headings:
-            table.add_column(heading, overflow="fold")
+            table.add_column(heading, no_wrap=True)
         for row in self.rows:
             table.add_row(*row)
         return table
@@ -36,6 +37,7 @@ class Grid:
         return "\n".join(
             [
                 r"\begin{table}",
+                r"\centering\footnotesize",
                 r"\begin{tabular}{" + "l" * len(self.headings) + "}",
                 r"\toprule",
                 " & ".join(map(_latex, self.headings)) + r" \\",
@@ -50,7 +52,20 @@ class Grid:
         )
 
 
+SPECIAL = str.maketrans(
+    {
+        **{character: f"\\{character}" for character in "&%_#${}"},
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "±": r"$\pm$",
+        "<": "$<$",
+        ">": "$>$",
+    }
+)
+
+
 def _latex(text: str) -> str:
-    for character in "&%_#":
-        text = text.replace(character, f"\\{character}")
-    return text.replace("±", r"$\pm$")
+    arrow, minus = "\uf000", "\uf001"  # of the private area, so that no text has them
+    text = re.sub(r"(?<![\w)])-(?=[\d ])", minus, text.replace("->", arrow)).translate(SPECIAL)
+    return text.replace(arrow, r"$\to$").replace(minus, "$-$")

@@ -65,7 +65,9 @@ def train_cell(folder: Path, threads: int, device: str, parent: int) -> None:
         if (folder / MEASURED).exists():
             raise BusyError(f"another process has finished {folder}")
         setup = Setup(dataclasses.replace(run.config(), threads=threads, device=device, init=starting_weights(run)))
-        if not run.summary_file.exists():
+        if run.summary_file.exists():
+            run.summary()  # which says so if it is damaged
+        else:
             Trainer(run, setup).train(Silent(parent))
         setup.load(load_checkpoint(run.best), run.best)
         write_atomically(folder / MEASURED, (json.dumps(measured(setup), indent=1) + "\n").encode())

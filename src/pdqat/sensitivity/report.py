@@ -8,13 +8,11 @@ from typing import Any
 from rich.console import Console
 
 from pdqat.sensitivity.subject import Subject
-from pdqat.terminal import new_table
+from pdqat.terminal import new_table, print_whole
 from pdqat.training.run import layer_multipliers
 
 LAST_EPOCHS = 2
 """Over so many a multiplier should have settled."""
-UNLIMITED = 1000
-"""Columns in which any table fits."""
 BAR = 10
 
 
@@ -100,8 +98,7 @@ def show(console: Console, reports: list[LayerReport], ranking: str) -> None:
         numbers = [_number(each.score), *(_number(each.multiplier) for _ in multiplier), *rest]
         numbers += [_number(value) for value in (each.distance, each.slack, each.tolerance)]
         table.add_row(each.layer, "█" * length, *numbers, _short(each.parameters), _short(each.operations))
-    console.width = max(console.width, Console(width=UNLIMITED).measure(table).maximum)
-    console.print(table)
+    print_whole(console, table)
     console.print(
         f"moved: change of the multiplier over the last {LAST_EPOCHS} epochs; off: how far the distance is from the "
         "tolerance that the multiplier stands for. Where both are near 0 % it has settled.",

@@ -35,7 +35,7 @@ class Setup:
         self.config = config
         if config.threads is not None:
             torch.set_num_threads(config.threads)
-        self.device = _available(config.device)
+        self.device = available(config.device)
         path = Path(config.data_path) if config.data_path else None
         self.data = _on(self.device, data.load(config.data, path, config.image_size))
         training, self._validation = data.split(self.data, config.validation, config.seed)
@@ -181,7 +181,8 @@ class Setup:
         return Batches(images, labels, self.data.mean, self.data.std, size)
 
 
-def _available(name: str) -> torch.device:
+def available(name: str) -> torch.device:
+    """The device of that name; raises InputError if this machine has none."""
     try:
         return torch.zeros((), device=name).device
     except (RuntimeError, AssertionError) as error:  # torch raises either
