@@ -101,7 +101,7 @@ SETTLING_FIRST = "kl-relative"
 """With the paper's dual rule and as many steps: what the others of `settling` are compared with."""
 MULTIPLICATIVE: dict[str, Any] = {"dual_rule": "multiplicative", "dual_rate": 0.5}
 SETTLED, SETTLED_OPTIONS = "kl-relative-multiplicative", {**KL, **RELATIVE, **MULTIPLICATIVE}
-"""The same, with multipliers that come to rest within the epochs."""
+"""The same, with multipliers that come closest to rest within the epochs."""
 STRAIGHT_THROUGH: dict[str, Any] = {"gradient": "straight-through"}
 UNMOVED: dict[str, Any] = {"dual_rate": 0.0}
 """The output's multiplier stays 1, those of layers 0: tolerances have no say, so that distances can be compared."""
