@@ -93,7 +93,8 @@ def multipliers(entry: Entry) -> Figure:
     grid = figure.subplots(rows, columns, squeeze=False)
     epochs = np.arange(1, len(entry["multipliers"][names[0]]) + 1)
     for axes, name in zip(grid.flat, names, strict=False):
-        axes.plot(epochs, entry["multipliers"][name], color=OURS)
+        axes.plot(epochs, entry["multipliers"][name], color=OURS, clip_on=False)  # seen also at 0
+        axes.set_ylim(0, 1.05 * max(entry["multipliers"][name]) or 1)
         axes.set_title(name, fontsize=8)
         axes.tick_params(labelsize=7)
         slack = axes.twinx()
@@ -102,7 +103,7 @@ def multipliers(entry: Entry) -> Figure:
         slack.tick_params(labelsize=7, colors=OTHER)
     for axes in list(grid.flat)[len(names) :]:
         axes.set_axis_off()
-    figure.supxlabel("epoch")
+    figure.supxlabel("epoch", fontsize=10)
     figure.suptitle("multipliers (blue, left axis) and slacks (orange, right axis)", fontsize=10)
     return figure
 
