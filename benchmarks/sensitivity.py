@@ -10,7 +10,7 @@ truth       for every layer the test loss and accuracy when this layer alone is 
 rankings    the time each takes, and its rank correlation (Spearman) with the fall of the loss and the gain in accuracy
 plans       each ranking's plan of 2.5 bits on average, trained from the 2-bit run for the same few epochs, beside
             uniform 2 and 3 bits; rankings that choose the same plan share its training
-otherwise   truth and rankings of networks trained with other dual rules: finished cells of `pdqat paper run settling`
+otherwise   truth and rankings of networks trained with other dual rules: finished cells of `pdqat paper run settling --protocol quick`
 
 Everything can be stopped and continued. The numbers go to results/sensitivity.json, which keeps those of seeds and
 cells that were measured elsewhere.
@@ -48,7 +48,7 @@ from pdqat.sensitivity.subject import Subject
 from pdqat.training import Run
 
 FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
-PAPER = RESULTS / "paper"
+PAPER = RESULTS / "paper-quick"
 RESULT = "sensitivity"
 BUDGET = Budget.parse("2.5 bits")
 COMMON = "--data cifar10 --model preresnet20 --bits 2 --train-images 10000 --threads 1"
@@ -184,7 +184,7 @@ def finished(seed: int) -> dict[str, Any]:
 def otherwise(measure: bool, console: Console) -> list[dict[str, Any]]:
     """Truth and rankings of networks trained with other dual rules; those not measured yet only if asked to."""
     found = []
-    seeds = seeds_to_show("settling", PROTOCOLS["budget"], PAPER)
+    seeds = seeds_to_show("settling", PROTOCOLS["quick"], PAPER)
     for cell in (cell for cell in cells("settling", seeds) if cell.variant != SETTLED):
         path = FOLDER / f"judged-{cell.name}.json"
         if path.exists() or (measure and cell.is_finished(PAPER) and cell.run(PAPER).best.exists()):

@@ -16,7 +16,14 @@ from pdqat.paper.statistics import (
     percent,
     rank_correlation,
 )
-from pdqat.paper.suites import FIGURE_1_BITS, FIGURE_1_TOLERANCE, SETTLING_FIRST
+from pdqat.paper.suites import (
+    FIGURE_1_BITS,
+    FIGURE_1_TOLERANCE,
+    GAP_BITS,
+    SETTLING_FIRST,
+    baseline,
+    layers,
+)
 from pdqat.paper.tables import Grid
 from pdqat.sensitivity.report import LAST_EPOCHS
 from pdqat.training.config import Method
@@ -225,33 +232,34 @@ def _rank_correlation(one: Entry, other: Entry) -> str:
 
 def gap(found: Sequence[Entry]) -> Artefact:
     """Accuracy of each variant, and what it is worth: over the paper's method, and over the baseline."""
-    low = [entry for entry in found if entry["test_accuracy_low"] is not None]
-    by_seed: dict[str, dict[int, float]] = {_variant(entry): {} for entry in low}
-    for entry in low:
-        by_seed[_variant(entry)][entry["seed"]] = 100 * entry["test_accuracy_low"]
-    references = (f"{Method.PDQAT_LAYERS} short", f"{Method.STE} short")
+    by_seed: dict[str, dict[int, float]] = {}
+    for entry in found:
+        if entry["test_accuracy_low"] is not None:
+            by_seed.setdefault(_trained(entry), {})[entry["seed"]] = 100 * entry["test_accuracy_low"]
+    bits = next((entry["bits"] for entry in found if entry["method"] != Method.FULL), GAP_BITS)
+    references = [cell(bits, 0).trained for cell in (layers, baseline)]
     rows = tuple(
         (name, *("" if name == each else _difference(ours, by_seed.get(each, {})) for each in references))
         for name, ours in by_seed.items()
     )
-    worth = Grid(DIFFERENCES, ("variant", "test, low - (ii)", "test, low - baseline"), rows)
+    worth = Grid(DIFFERENCES, ("cells", "test, low - (ii)", "test, low - baseline"), rows)
     return Artefact([*by_variant(found).tables, worth])
-
-
-def _variant(entry: Entry) -> str:
-    return f"{entry['method']} {entry['variant']}"
 
 
 def by_variant(found: Sequence[Entry]) -> Artefact:
     """Accuracy of each variant."""
     rows = []
-    for name in dict.fromkeys(map(_variant, found)):
-        of_this = [entry for entry in found if _variant(entry) == name]
+    for name in dict.fromkeys(map(_trained, found)):
+        of_this = [entry for entry in found if _trained(entry) == name]
         views = tuple(f"{part}_accuracy_{view}" for view in ("low", "full") for part in ("validation", "test"))
         numbers = [str(percent(of_this, key, lambda _: True)) for key in views]
         rows.append((name, str(of_this[0]["epochs"]), *numbers))
-    headings = ("variant", "epochs", "validation, low", "test, low", "validation, full", "test, full")
+    headings = ("cells", "epochs", "validation, low", "test, low", "validation, full", "test, full")
     return Artefact([Grid("Accuracy, mean ± standard deviation over seeds", headings, tuple(rows))])
+
+
+def _trained(entry: Entry) -> str:
+    return str(entry["cell"]).rpartition("-seed")[0]
 
 
 ARTEFACTS: dict[str, Callable[[Sequence[Entry]], Artefact]] = {

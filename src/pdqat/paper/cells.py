@@ -64,8 +64,6 @@ class Cell:
     variant: str = ""
     """A name for what `options` change."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    short: bool = False
-    """Whether to train as briefly as the protocol does for side questions."""
     times_as_long: int = 1
     """A factor on the epochs, with the dual rate lowered by as much."""
     starts_from: "Cell | None" = None
@@ -74,11 +72,16 @@ class Cell:
     @property
     def name(self) -> str:
         """Unique among all suites: suites share cells."""
+        return f"{self.trained}-seed{self.seed}"
+
+    @property
+    def trained(self) -> str:
+        """What is trained, whatever the seed."""
         parts = [self.method.value, f"{self.bits}bit"]
         parts += [f"{self.tolerance:g}"] if self.tolerance is not None else []
         parts += [str(self.kept)] if self.kept is not None else []
         parts += [self.variant] if self.variant else []
-        return "-".join([*parts, f"seed{self.seed}"])
+        return "-".join(parts)
 
     @property
     def needs(self) -> "Cell | None":
@@ -106,8 +109,6 @@ class Cell:
             options["plan"] = self.kept.plan(folder, self.bits)
         if self.starts_from is not None:
             options["init"] = f"../{self.starts_from.name}/best.pt"  # from its own folder: see train_cell
-        if self.short:
-            options |= protocol.short
         config = resolve_config("paper", {}, {**options, **self.options})
         if self.times_as_long != 1:
             assert config.dual_rate is not None, "every protocol names it"
@@ -117,8 +118,7 @@ class Cell:
 
     def epochs(self, protocol: Protocol) -> int:
         """How many it is trained for."""
-        short = protocol.short if self.short else {}
-        return int({**PRESETS["paper"], **protocol.options, **short, **self.options}["epochs"]) * self.times_as_long
+        return int({**PRESETS["paper"], **protocol.options, **self.options}["epochs"]) * self.times_as_long
 
     def damaged(self, folder: Path, what: str) -> InputError:
         """To raise: the cell is finished, but its files are not what was written."""

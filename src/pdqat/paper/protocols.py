@@ -16,8 +16,6 @@ class Protocol:
 
     name: str
     options: dict[str, Any]
-    short: dict[str, Any]
-    """Options that change for side questions, which need many cells."""
     seeds: int
     """How many, unless told otherwise."""
     about: str
@@ -42,7 +40,6 @@ BUDGET: dict[str, Any] = {
 }
 """The rate was chosen on full precision alone, by the suite `schedule`. A dual rate of 1 / epochs moves the multipliers
 as far as the paper's 0.01 does in 100 epochs."""
-FEWER_IMAGES: dict[str, Any] = {"train_images": 10_000}
 TRIAL: dict[str, Any] = {
     "data": "digits",
     "norm": "ste",
@@ -57,9 +54,14 @@ TRIAL: dict[str, Any] = {
 PROTOCOLS = {
     each.name: each
     for each in (
-        Protocol("full", {"norm": "ste"}, FEWER_IMAGES, 5, "the paper's: width 5, 100 epochs"),
-        Protocol("budget", BUDGET, FEWER_IMAGES, 1, f"for two CPU cores: width 1, {BUDGET_EPOCHS} epochs"),
-        Protocol("quick", BUDGET | FEWER_IMAGES, {}, 1, "the budget on 10,000 of the images, in a quarter of the time"),
-        Protocol("trial", TRIAL, {"train_images": 128}, 1, "two epochs on the digits, to see that everything works"),
+        Protocol("full", {"norm": "ste"}, 5, "the paper's: width 5, 100 epochs"),
+        Protocol("budget", BUDGET, 1, f"for two CPU cores: width 1, {BUDGET_EPOCHS} epochs"),
+        Protocol(
+            "quick",
+            BUDGET | {"train_images": 10_000},
+            1,
+            "the budget on 10,000 of the images, in a quarter of the time",
+        ),
+        Protocol("trial", TRIAL, 1, "two epochs on the digits, to see that everything works"),
     )
 }

@@ -2,7 +2,7 @@
 
 Beyond the paper's own there are four: `schedule` chooses the budget's learning rate on full precision alone, `gap` (2
 bits) and `gap-1bit` ask what brings the exact gradient closer to straight-through training, `settling` which dual rule
-and rate lets multipliers settle.
+and rate lets multipliers settle. These last three need many cells, so they are best trained under `quick`.
 """
 
 from collections.abc import Callable
@@ -107,11 +107,7 @@ UNMOVED: dict[str, Any] = {"dual_rate": 0.0}
 """The output's multiplier stays 1, those of layers 0: tolerances have no say, so that distances can be compared."""
 
 
-def _short_baseline(bits: int, seed: int) -> Cell:
-    return Cell(Method.STE, bits, seed, variant="short", short=True)
-
-
-def _short(
+def _variant(
     name: str,
     seed: int,
     tolerance: float,
@@ -120,6 +116,7 @@ def _short(
     bits: int = GAP_BITS,
     **options: Any,
 ) -> Cell:
+    """PDQAT (ii) with something changed."""
     return Cell(
         Method.PDQAT_LAYERS,
         bits,
@@ -128,35 +125,33 @@ def _short(
         KL_TOLERANCE if "output_distance" in options else _output_tolerance(bits),
         variant=name,
         options=options,
-        short=True,
         times_as_long=length,
         starts_from=start,
     )
 
 
 def _gap(seed: int) -> list[Cell]:
-    plain = Cell(Method.FULL, FULL_PRECISION_BITS, seed, variant="short", short=True)
-    loose, binding = TABLE_1_LAYER_TOLERANCES[GAP_BITS], DUALS_TOLERANCE
+    plain, loose = full(seed), TABLE_1_LAYER_TOLERANCES[GAP_BITS]
     return [
-        _short_baseline(GAP_BITS, seed),
-        _short("short", seed, loose),
-        _short("kl", seed, loose, **KL),
-        _short(SETTLED, seed, RELATIVE_TOLERANCE, **SETTLED_OPTIONS),
-        _short(f"{SETTLED}-closer", seed, RELATIVE_TOLERANCE / 2, **SETTLED_OPTIONS),
-        _short(f"{SETTLED}-close", seed, CLOSE_TOLERANCE, **SETTLED_OPTIONS),
+        baseline(GAP_BITS, seed),
+        layers(GAP_BITS, seed),
+        _variant("kl", seed, loose, **KL),
+        _variant(SETTLED, seed, RELATIVE_TOLERANCE, **SETTLED_OPTIONS),
+        _variant(f"{SETTLED}-closer", seed, RELATIVE_TOLERANCE / 2, **SETTLED_OPTIONS),
+        _variant(f"{SETTLED}-close", seed, CLOSE_TOLERANCE, **SETTLED_OPTIONS),
         plain,
-        _short("straight-through", seed, loose, **STRAIGHT_THROUGH),
-        _short("kl-straight-through", seed, loose, **KL, **STRAIGHT_THROUGH),
-        _short(f"{SETTLED}-straight-through", seed, RELATIVE_TOLERANCE, **SETTLED_OPTIONS, **STRAIGHT_THROUGH),
-        _short("multiplier-1", seed, loose, **UNMOVED),
-        _short("kl-multiplier-1", seed, loose, **KL, **UNMOVED),
-        _short("kl-close", seed, CLOSE_TOLERANCE, **KL, **RELATIVE, dual_rate=1.0),
-        _short("warm-start", seed, loose, plain),
-        _short(SETTLING_FIRST, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE),
-        _short("binding", seed, binding),
-        _short("dual-rate-1", seed, loose, dual_rate=1.0),
-        _short("exact-norms", seed, loose, norm="exact"),
-        _short("twice-as-long", seed, loose, length=2),
+        _variant("straight-through", seed, loose, **STRAIGHT_THROUGH),
+        _variant("kl-straight-through", seed, loose, **KL, **STRAIGHT_THROUGH),
+        _variant(f"{SETTLED}-straight-through", seed, RELATIVE_TOLERANCE, **SETTLED_OPTIONS, **STRAIGHT_THROUGH),
+        _variant("multiplier-1", seed, loose, **UNMOVED),
+        _variant("kl-multiplier-1", seed, loose, **KL, **UNMOVED),
+        _variant("kl-close", seed, CLOSE_TOLERANCE, **KL, **RELATIVE, dual_rate=1.0),
+        _variant("warm-start", seed, loose, plain),
+        _variant(SETTLING_FIRST, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE),
+        layers(GAP_BITS, seed, DUALS_TOLERANCE),
+        _variant("dual-rate-1", seed, loose, dual_rate=1.0),
+        _variant("exact-norms", seed, loose, norm="exact"),
+        _variant("twice-as-long", seed, loose, length=2),
     ]
 
 
@@ -164,12 +159,12 @@ def _gap_1bit(seed: int) -> list[Cell]:
     """The variants that were worth most at 2 bits."""
     loose = TABLE_1_LAYER_TOLERANCES[1]
     return [
-        _short_baseline(1, seed),
-        _short("short", seed, loose, bits=1),
-        _short(SETTLED, seed, RELATIVE_TOLERANCE, bits=1, **SETTLED_OPTIONS),
-        _short("kl-straight-through", seed, loose, bits=1, **KL, **STRAIGHT_THROUGH),
-        _short(f"{SETTLED}-looser", seed, 4 * RELATIVE_TOLERANCE, bits=1, **SETTLED_OPTIONS),
-        _short("kl", seed, loose, bits=1, **KL),
+        baseline(1, seed),
+        layers(1, seed),
+        _variant(SETTLED, seed, RELATIVE_TOLERANCE, bits=1, **SETTLED_OPTIONS),
+        _variant("kl-straight-through", seed, loose, bits=1, **KL, **STRAIGHT_THROUGH),
+        _variant(f"{SETTLED}-looser", seed, 4 * RELATIVE_TOLERANCE, bits=1, **SETTLED_OPTIONS),
+        _variant("kl", seed, loose, bits=1, **KL),
     ]
 
 
@@ -183,7 +178,7 @@ def _settling(seed: int) -> list[Cell]:
         "kl-relative-nupi": {**often, "dual_rule": "nupi", "dual_nu": 0.9, "dual_damping": 1.0},
         "kl-relative-rate-1": {"dual_rate": 1.0},
     }
-    return [_short(name, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE, **options) for name, options in variants.items()]
+    return [_variant(name, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE, **options) for name, options in variants.items()]
 
 
 SUITES: dict[str, Suite] = {
