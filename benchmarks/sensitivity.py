@@ -10,7 +10,8 @@ truth       for every layer the test loss and accuracy when this layer alone is 
 rankings    the time each takes, and its rank correlation (Spearman) with the fall of the loss and the gain in accuracy
 plans       each ranking's plan of 2.5 bits on average, trained from the 2-bit run for the same few epochs, beside
             uniform 2 and 3 bits; rankings that choose the same plan share its training
-otherwise   truth and rankings of networks trained with other dual rules: finished cells of `pdqat paper run settling --protocol quick`
+otherwise   truth and rankings of networks trained with other dual rules: finished cells of
+            `pdqat paper run settling --protocol quick`
 
 Everything can be stopped and continued. The numbers go to results/sensitivity.json, which keeps those of seeds and
 cells that were measured elsewhere.
