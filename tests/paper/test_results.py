@@ -64,7 +64,10 @@ def lose_the_low_view(content: dict[str, Any]) -> None:
 
 
 DAMAGES: dict[str, tuple[Callable[[Run], object], str]] = {
-    "empty measurements": (lambda run: (run.path / MEASURED).write_text(""), "Expecting value"),
+    "empty measurements": (
+        lambda run: (run.path / MEASURED).write_text(""),
+        "measured.json can't be read (Expecting value",
+    ),
     "a lost layer": (lambda run: change(run.path / MEASURED, lose_a_layer), "lacks squared distances of layers"),
     "no distances": (lambda run: change(run.path / MEASURED, lose_distances), "it has no 'squared'"),
     "an accuracy that is no number": (lambda run: change(run.summary_file, spoil_accuracy), "'high' is not a number"),

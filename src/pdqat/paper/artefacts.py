@@ -212,15 +212,15 @@ def _settled(found: Sequence[Entry], first: dict[int, Entry] | None) -> Grid:
     rows = []
     for entry in found:
         row = [entry["variant"] or entry["cell"], str(entry["seed"])]
-        layers, output = (Stationarity.of(entry, names) for names in (layer_names(entry), [OUTPUT]))
-        row += [f"{layers.change:.2f}", f"{layers.residual:.3f}", f"{layers.worst_slack:+.3f}"]
-        row += [f"{output.change:.2f}", f"{output.residual:.3f}"]
+        of_layers, of_output = (Stationarity.of(entry, names) for names in (layer_names(entry), [OUTPUT]))
+        row += [f"{of_layers.change:.2f}", f"{of_layers.residual:.3f}", f"{of_layers.worst_slack:+.3f}"]
+        row += [f"{of_output.change:.2f}", f"{of_output.residual:.3f}"]
         row.append(f"{100 * entry['test_accuracy_low']:.2f}")
         if first is not None:
             row.append(_rank_correlation(first[entry["seed"]], entry) if entry["seed"] in first else "-")
         rows.append(tuple(row))
-    of_layers = [f"layers: {each}" for each in ("change", "residual", "worst slack")]
-    headings = ["cell", "seed", *of_layers, "output: change", "residual"]
+    headings = ["cell", "seed", *(f"layers: {each}" for each in ("change", "residual", "worst slack"))]
+    headings += [f"output: {each}" for each in ("change", "residual")]
     headings += ["test, low"] + (["rank correlation"] if first is not None else [])
     title = f"How settled multipliers are at the end: change in the last {LAST_EPOCHS} epochs, residual, slack"
     return Grid(title, tuple(headings), tuple(rows))

@@ -28,7 +28,10 @@ def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
         raise cell.damaged(folder, "it has no summary.json")
     config, summary, metrics = run.config(), run.summary(), run.metrics()
     try:
-        measured = json.loads((run.path / MEASURED).read_text())
+        measured = json.loads((run.path / MEASURED).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise cell.damaged(folder, f"{MEASURED} can't be read ({error})") from error
+    try:
         if len(metrics) != summary["epochs"]:
             raise ValueError(f"metrics.jsonl has {len(metrics)} of {summary['epochs']} epochs")
         low = next((view for view in summary["accuracy"] if view != "full"), None)
