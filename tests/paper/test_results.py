@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from finished_cell import MULTIPLIERS, finish
 from rich.console import Console
 
+from finished_cell import MULTIPLIERS, finish
 from pdqat.errors import InputError
 from pdqat.paper.cells import MEASURED, Cell, Kept
 from pdqat.paper.executors import LocalExecutor, Resources
