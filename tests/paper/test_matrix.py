@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from finished_cell import MULTIPLIERS, finish
 
+from finished_cell import MULTIPLIERS, finish
 from pdqat.errors import InputError
 from pdqat.paper.cells import MEASURED, Cell, Kept
 from pdqat.paper.matrix import Matrix, Status
