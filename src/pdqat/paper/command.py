@@ -86,9 +86,9 @@ def _run(options: argparse.Namespace) -> None:
     ray = options.executor == "ray"
     threads = 1 if ray else max(1, cores() // (options.jobs or 1))
     matrix = Matrix(chosen, protocol, folder)
-    matrix.check()
     console = Console()
     if options.list:
+        matrix.check()
         for state in matrix.states():
             done = "finished" if state.finished else f"{state.done} of {state.epochs} epochs"
             console.print(f"{state.cell.name}: {done}", highlight=False)
