@@ -15,6 +15,7 @@ PAPER_OUTPUT_TOLERANCES = {"8": 0.0039, "4": 0.1, "2": 0.7, "1": 0.9}
 PRESETS: dict[str, dict[str, Any]] = {
     "quickstart": {
         "width": 2,
+        "validation": 0.2,
         "layer_tolerance": 0.1,
         "layer_sample": 1.0,
         "dual_rate": 0.03,
