@@ -133,15 +133,28 @@ def test_figure_1_compares_the_largest_multipliers_with_the_smallest() -> None:
 def test_figure_1_says_how_many_times_smaller_distances_are() -> None:
     layers = {"a": 0.4, "stages.2.1.conv0": 0.1}
     squared = [
-        {"layer_distances": {"squared": {name: value * part for name, value in layers.items()}}} for part in (1, 3)
+        {"layer_distances": {"squared": {name: value * part for name, value in layers.items()}}} for part in (1, 3, 9)
     ]
     multipliers = {"multipliers": {"output": [1.0], "a": [0.1], "stages.2.1.conv0": [0.2]}}
     less = {"layer_distances": {"squared": {"a": 0.08, "stages.2.1.conv0": 0.4}}}
-    found = [cell("pdqat-output", seed, 0.5, 0.9, bits=1) | squared[seed] for seed in (0, 1)]
-    found.append(cell("pdqat-layers", 0, 0.5, 0.0125, bits=1) | less | multipliers)
-    rows = figure1(found).tables[0].rows
-    assert rows[0] == ("a", "0.8000", "0.0800", "10.0", "")  # the mean of 0.4 and 1.2
-    assert rows[1] == ("stages.2.1.conv0", "0.2000", "0.4000", "0.5", "0.180 -> 0.040")
+    found = [cell("pdqat-output", seed, 0.5, 0.9, bits=1) | squared[seed] for seed in (0, 1, 2)]
+    found += [cell("pdqat-layers", seed, 0.5, 0.0125, bits=1) | less | multipliers for seed in (0, 1)]
+    table = figure1(found).tables[0]
+    assert "n = 2" in table.title
+    assert table.rows[0] == ("a", "0.8000", "0.0800", "10.0", "")  # the mean of 0.4 and 1.2: seed 2 has no partner
+    assert table.rows[1] == ("stages.2.1.conv0", "0.2000", "0.4000", "0.5", "0.180 -> 0.040")
+
+
+def test_distances_of_different_seeds_are_not_compared() -> None:
+    distances = {"layer_distances": {"squared": {"a": 0.4}}}
+    multipliers = {"multipliers": {"output": [1.0], "a": [0.1]}}
+    found = [
+        cell("pdqat-output", 1, 0.5, 0.9, bits=1) | distances,
+        cell("pdqat-layers", 0, 0.5, 0.0125, bits=1) | distances | multipliers,
+    ]
+    artefact = figure1(found)
+    assert [table.title.split()[0] for table in artefact.tables] == ["Multipliers"]
+    assert "a" not in artefact.figures
 
 
 def test_layer_distances_are_drawn_beside_the_papers() -> None:

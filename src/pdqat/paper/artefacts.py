@@ -120,9 +120,10 @@ def figure1(found: Sequence[Entry]) -> Artefact:
     without = [entry for entry in found if _of(Method.PDQAT_OUTPUT, FIGURE_1_BITS)(entry)]
     kept = [entry for entry in found if entry["kept"] is not None]
     tables, drawn = [], {}
-    if with_layers and without:
-        before, after = _mean_distances(without), _mean_distances(with_layers)
-        tables.append(_distances(before, after))
+    seeds = {entry["seed"] for entry in with_layers} & {entry["seed"] for entry in without}
+    if seeds:
+        before, after = _mean_distances(without, seeds), _mean_distances(with_layers, seeds)
+        tables.append(_distances(before, after, len(seeds)))
         drawn["a"] = figures.distances(before, after, FIGURE_1_TOLERANCE)
     if with_layers:
         tables.append(_multipliers(with_layers))
@@ -133,13 +134,13 @@ def figure1(found: Sequence[Entry]) -> Artefact:
     return Artefact(tables, drawn)
 
 
-def _mean_distances(found: Sequence[Entry]) -> dict[str, float]:
-    """Over seeds."""
-    layers = found[0]["layer_distances"]["squared"]
-    return {layer: sum(each["layer_distances"]["squared"][layer] for each in found) / len(found) for layer in layers}
+def _mean_distances(found: Sequence[Entry], seeds: set[int]) -> dict[str, float]:
+    """Over these seeds, the same on both sides of a comparison."""
+    chosen = [entry["layer_distances"]["squared"] for entry in found if entry["seed"] in seeds]
+    return {layer: sum(each[layer] for each in chosen) / len(chosen) for layer in chosen[0]}
 
 
-def _distances(without: dict[str, float], with_layers: dict[str, float]) -> Grid:
+def _distances(without: dict[str, float], with_layers: dict[str, float], seeds: int) -> Grid:
     rows = []
     for layer, before in without.items():
         after = with_layers[layer]
@@ -148,7 +149,7 @@ def _distances(without: dict[str, float], with_layers: dict[str, float]) -> Grid
         )
         rows.append((layer, f"{before:.4f}", f"{after:.4f}", f"{before / after:.1f}" if after else "-", theirs))
     headings = ("layer", "output only", "output and layers", "times smaller", "paper")
-    return Grid("Figure 1a: mean squared error of layers at 1 bit", headings, tuple(rows))
+    return Grid(f"Figure 1a: mean squared error of layers at 1 bit (n = {seeds})", headings, tuple(rows))
 
 
 def _multipliers(found: Sequence[Entry]) -> Grid:

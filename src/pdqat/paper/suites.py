@@ -131,6 +131,7 @@ def _variant(
 
 
 def _gap(seed: int) -> list[Cell]:
+    """Where a variant is trained for longer in all, so is the baseline."""
     plain, loose = full(seed), TABLE_1_LAYER_TOLERANCES[GAP_BITS]
     return [
         baseline(GAP_BITS, seed),
@@ -147,11 +148,13 @@ def _gap(seed: int) -> list[Cell]:
         _variant("kl-multiplier-1", seed, loose, **KL, **UNMOVED),
         _variant("kl-close", seed, CLOSE_TOLERANCE, **KL, **RELATIVE, dual_rate=1.0),
         _variant("warm-start", seed, loose, plain),
+        Cell(Method.STE, GAP_BITS, seed, variant="warm-start", starts_from=plain),
         _variant(SETTLING_FIRST, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE),
         layers(GAP_BITS, seed, DUALS_TOLERANCE),
         _variant("dual-rate-1", seed, loose, dual_rate=1.0),
         _variant("exact-norms", seed, loose, norm="exact"),
         _variant("twice-as-long", seed, loose, length=2),
+        Cell(Method.STE, GAP_BITS, seed, variant="twice-as-long", times_as_long=2),
     ]
 
 
