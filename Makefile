@@ -3,7 +3,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup train test test-slow clean
+# What computes, and so could round otherwise on another processor.
+COMPUTING := tests/layers tests/quantizers tests/training tests/deployment tests/test_lagrangian.py tests/test_constraints.py
+
+.PHONY: setup train test test-processors test-slow clean
 
 setup: .venv/installed
 
@@ -19,7 +22,11 @@ test: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 	$(BIN)/pytest -n 2
+
+test-processors: setup
+	$(BIN)/python tests/processors.py -n 2 $(COMPUTING)
 
 test-slow: setup
 	$(BIN)/pytest -m slow

@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from pdqat.training import Run
+from pdqat.runs.folder import Run
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,7 +31,7 @@ RELATIVE = ["--layer-distance", "relative", "--layer-tolerance", "0.1"]
 
 def command(*arguments: str) -> None:
     """A command of pdqat's, silent unless it fails."""
-    subprocess.run([sys.executable, "-m", "pdqat.cli", *arguments], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "pdqat", *arguments], check=True, stdout=subprocess.DEVNULL)
 
 
 def train(run: Run, arguments: list[str]) -> None:
@@ -95,9 +95,9 @@ class Cells:
             of_cell = [entry for entry in entries if entry["cell"] == cell]
             if of_cell:
                 total = len(of_cell[0]["constraints"])
-                met = statistics.mean(sum(each["satisfied"] for each in entry["constraints"]) for entry in of_cell)
+                met = statistics.mean(sum(bound["satisfied"] for bound in entry["constraints"]) for entry in of_cell)
                 above = statistics.mean(
-                    sum(each["multiplier"] > 0 for each in entry["constraints"]) for entry in of_cell
+                    sum(bound["multiplier"] > 0 for bound in entry["constraints"]) for entry in of_cell
                 )
                 counts = [f"{met:.1f} of {total}", f"{above:.1f} of {total}"] if total else []
                 views = ("2-bit", "full")
@@ -113,8 +113,8 @@ def _percent(entry: dict[str, Any], view: str) -> float | None:
 
 def spread(values: list[float | None]) -> str:
     """Mean (standard deviation) of those that are there."""
-    found = [value for value in values if value is not None]
-    if not found:
+    known = [value for value in values if value is not None]
+    if not known:
         return ""
-    deviation = f" ({statistics.stdev(found):.2f})" if len(found) > 1 else ""
-    return f"{statistics.mean(found):.2f}{deviation}"
+    deviation = f" ({statistics.stdev(known):.2f})" if len(known) > 1 else ""
+    return f"{statistics.mean(known):.2f}{deviation}"

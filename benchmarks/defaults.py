@@ -9,15 +9,16 @@ Cells can be stopped and continued at any point. The numbers go to results/defau
 from cells import RELATIVE, Cells
 
 SQUARED = ["--layer-distance", "squared", "--layer-tolerance", "0.055"]
+# "norm ste" is gradient "norms", as the results call it: norms of low precision follow a straight-through gradient.
 CELLS = {
-    "relative, norm ste": [*RELATIVE, "--norm", "ste"],
-    "relative, norm exact": [*RELATIVE, "--norm", "exact"],
-    "squared, norm ste": [*SQUARED, "--norm", "ste"],
+    "relative, norm ste": [*RELATIVE, "--gradient", "norms"],
+    "relative, norm exact": [*RELATIVE, "--gradient", "exact"],
+    "squared, norm ste": [*SQUARED, "--gradient", "norms"],
     "relative, straight-through": [*RELATIVE, "--gradient", "straight-through"],
     "DoReFa baseline": ["--method", "ste"],
-    "relative, norm tied": [*RELATIVE, "--norm", "tied"],
-    "output only, norm ste": ["--method", "pdqat-output", "--norm", "ste"],
-    "squared, norm exact": [*SQUARED, "--norm", "exact"],
+    "relative, norm tied": [*RELATIVE, "--gradient", "exact", "--tied-norms"],
+    "output only, norm ste": ["--method", "pdqat-output", "--gradient", "norms"],
+    "squared, norm exact": [*SQUARED, "--gradient", "exact"],
     "relative, norm ste, kl": [*RELATIVE, "--output-distance", "kl"],
 }
 

@@ -27,17 +27,17 @@ from rich.table import Table
 from torch import fx
 
 from pdqat import prepare
-from pdqat.arguments import count
+from pdqat.commands.arguments import count
+from pdqat.config.trained import Trained
+from pdqat.deployment.bench import measure
+from pdqat.deployment.export import export, write_float
+from pdqat.deployment.formats import FORMATS
+from pdqat.deployment.formats.onnx_file import to_onnx
+from pdqat.deployment.formats.openvino_file import save, to_openvino
+from pdqat.deployment.integer.freeze import freeze
 from pdqat.disk import write_atomically
-from pdqat.export.chosen import chosen_model, write_float
-from pdqat.export.deploy import passes, write_file
-from pdqat.export.formats import FORMATS
-from pdqat.export.freeze import freeze
-from pdqat.export.onnx_file import to_onnx
-from pdqat.export.openvino_file import save, to_openvino
-from pdqat.export.speed import measure
 from pdqat.models.preresnet import preresnet
-from pdqat.training import Run
+from pdqat.runs.folder import Run
 
 FOLDER = Path(__file__).parents[1] / "runs" / "deploy"
 NETWORKS = {"8": ["8"], "4": ["4"], "2": ["2"], "1": ["1"], "1-ste": ["1", "--method", "ste"]}
@@ -82,20 +82,37 @@ def deployed(name: str, console: Console) -> dict[str, Any]:
     run = run_of(name)
 
     def make() -> dict[str, Any]:
-        chosen, files = chosen_model(run), []
-        write_float(chosen, run.path / "float32.onnx")
+        trained = Trained.open_finished(run.path, purpose="export")
+        net, example, files = trained.problem.net, trained.example, []
+        assert trained.loaders.test is not None
+        write_float(net, run.path / "float32.onnx", example)
         for form in (FORMATS["onnx"], *([FORMATS[BINARY]] if has_binary_kernel(name) else [])):
             for pack in (False, True):
                 path = run.path / f"{'packed' if pack else 'model'}{form.suffix}"
-                found = write_file(chosen, path, form, pack, lambda what: console.print(f"{name} bits: {what}"))
-                size = sum(path.with_suffix(each).stat().st_size for each in form.suffixes)
-                verified = [{**asdict(each), "passes": passes(each)} for each in found]
-                files.append({"format": form.name, "packed": pack, "bytes": size, "verified": verified})
+                report = export(
+                    net,
+                    path,
+                    example,
+                    check=trained.loaders.test,
+                    pack=pack,
+                    tell=lambda what: console.print(f"{name} bits: {what}"),
+                )
+                verified = [
+                    {
+                        **asdict(result),
+                        "passes": result.passes,
+                        "agreement": result.agreement,
+                        "accuracy": result.accuracy,
+                        "simulated_accuracy": result.simulated_accuracy,
+                    }
+                    for result in report.verified
+                ]
+                files.append({"format": form.name, "packed": pack, "bytes": report.bytes, "verified": verified})
         return {
             "plan": next(iter(run.summary()["plans"].values())),
             "accuracy": run.summary()["accuracy"],
-            "folded": [asdict(each) for each in chosen.frozen.folded],
-            "layers": chosen.layers,
+            "folded": [asdict(rounding) for rounding in report.folded],
+            "layers": report.layers,
             "float32_bytes": (run.path / "float32.onnx").stat().st_size,
             "files": files,
         }

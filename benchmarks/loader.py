@@ -11,14 +11,14 @@ results/loader.json.
 from collections.abc import Iterator
 
 import torch
-from measure import Step, interleaved, network, plain, ratios, training_step, write
+from measure import Step, interleaved, network, plain, ratios, rounds_from, training_step, write
 from rich.console import Console
 from torch import Tensor
 
 from pdqat.data import Batches
 from pdqat.data.augmentation import Augmentation
-from pdqat.export.speed import Spread
-from pdqat.training.process import check_compiler, keep_freed_memory
+from pdqat.deployment.bench import Spread
+from pdqat.process import check_compiler, keep_freed_memory
 
 ROUNDS = 25
 
@@ -33,6 +33,7 @@ def endless() -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def main() -> None:
+    rounds = rounds_from(__doc__, ROUNDS)
     check_compiler()
     keep_freed_memory()
     batches = endless()
@@ -40,13 +41,13 @@ def main() -> None:
         "plain step": training_step(plain(network()), compiled=True, amp=False),
         "loader": lambda: next(batches),
     }
-    seconds = interleaved(steps, ROUNDS)
-    speeds = {name: Spread.of([128 / each for each in values]) for name, values in seconds.items()}
+    seconds = interleaved(steps, rounds)
+    speeds = {name: Spread.of([128 / taken for taken in values]) for name, values in seconds.items()}
     share = ratios(seconds, "loader", "plain step")
     path = write(
         "loader",
         {
-            "images_per_second": {name: vars(each) for name, each in speeds.items()},
+            "images_per_second": {name: vars(speed) for name, speed in speeds.items()},
             "share_of_a_plain_step": vars(share),
             "seconds": seconds,
         },

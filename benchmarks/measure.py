@@ -1,5 +1,6 @@
 """What the benchmarks share: interleaved timing, the networks and objectives that are timed, and where results go."""
 
+import argparse
 import json
 import os
 import platform
@@ -15,15 +16,24 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdqat import Lagrangian, LayerConstraint, OutputConstraint, prepare
-from pdqat.constraints import Requirement
-from pdqat.export.speed import Spread
+from pdqat.commands.arguments import count
+from pdqat.constraints import Constraint
+from pdqat.deployment.bench import Spread
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS, in_autocast
 from pdqat.models.preresnet import preresnet
-from pdqat.training.objectives import TaskObjective
+from pdqat.task import Problem, TaskProblem
 
 RESULTS = Path(__file__).parents[1] / "results"
 
 Step = Callable[[], object]
+
+
+def rounds_from(description: str | None, usual: int) -> int:
+    """The command line of a benchmark that has nothing to choose but its rounds."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=count, default=usual, help=f"turns of each (default: {usual})")
+    rounds: int = parser.parse_args().rounds
+    return rounds
 
 
 def interleaved(steps: Mapping[str, Step], rounds: int, per_turn: int = 2) -> dict[str, list[float]]:
@@ -95,12 +105,12 @@ def batch(size: int = 128) -> tuple[Tensor, Tensor]:
     return images, torch.randint(10, (size,), generator=generator)
 
 
-def objective(method: str, model: nn.Module, bits: tuple[str, ...] = ("2",), **options: Any) -> nn.Module:
+def objective(method: str, model: nn.Module, bits: tuple[str, ...] = ("2",), **options: Any) -> Problem:
     """What the method minimises: full, ste, i, ii."""
     net = prepare(model, batch(64)[0], bits)
     if method in ("full", "ste"):
-        return TaskObjective(net, low=method == "ste")
-    below: list[Requirement] = [options.pop("constraint", LayerConstraint())] if method == "ii" else []
+        return TaskProblem(net, F.cross_entropy, low=method == "ste")
+    below: list[Constraint] = [options.pop("constraint", LayerConstraint())] if method == "ii" else []
     lagrangian = Lagrangian(net, F.cross_entropy, [OutputConstraint(), *below], **options)
     lagrangian.duals.multipliers.fill_(0.1)
     return lagrangian

@@ -8,6 +8,7 @@ same in every run, so there is no spread. What kernels use for scratch inside is
 results/memory.json.
 """
 
+import argparse
 from collections.abc import Callable
 
 import torch
@@ -18,7 +19,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from pdqat import ChannelConstraint
-from pdqat.training.process import check_compiler
+from pdqat.process import check_compiler
 
 MEBIBYTE = 2**20
 VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
@@ -37,9 +38,9 @@ def peak(step: Step) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         step()
     assert profiler.profiler is not None
-    events = [each for each in profiler.profiler.kineto_results.events() if each.name() == "[memory]"]
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
     held = highest = 0
-    for event in sorted(events, key=lambda each: each.start_ns()):
+    for event in sorted(events, key=lambda event: event.start_ns()):
         held += event.nbytes()
         highest = max(highest, held)
     return highest
@@ -47,12 +48,13 @@ def peak(step: Step) -> int:
 
 def held_between_steps(loss: nn.Module) -> int:
     """Weights and buffers, gradients, and Adam's two moments."""
-    trained = sum(each.numel() * each.element_size() for each in loss.parameters())
-    buffers = sum(each.numel() * each.element_size() for each in loss.buffers())
+    trained = sum(parameter.numel() * parameter.element_size() for parameter in loss.parameters())
+    buffers = sum(buffer.numel() * buffer.element_size() for buffer in loss.buffers())
     return 4 * trained + buffers
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     check_compiler()
     console = Console()
     table = Table(title="peak memory of a training step, batch 128")
@@ -61,14 +63,14 @@ def main() -> None:
     entries = []
     for execution in ("eager", "compiled"):
         torch.compiler.reset()
-        found: dict[str, int] = {}
+        peaks: dict[str, int] = {}
         for name, make in VARIANTS.items():
             loss = make(network())
             step = training_step(loss, compiled=execution == "compiled", amp=False)
-            found[name] = held_between_steps(loss) + peak(step)
-            ratio = found[name] / found["plain"]
-            entries.append({"execution": execution, "variant": name, "bytes": found[name], "ratio": ratio})
-            table.add_row(execution, name, f"{found[name] / MEBIBYTE:.0f}", f"{ratio:.2f}")
+            peaks[name] = held_between_steps(loss) + peak(step)
+            ratio = peaks[name] / peaks["plain"]
+            entries.append({"execution": execution, "variant": name, "bytes": peaks[name], "ratio": ratio})
+            table.add_row(execution, name, f"{peaks[name] / MEBIBYTE:.0f}", f"{ratio:.2f}")
     write("memory", {"entries": entries})
     console.print(table)
 

@@ -16,9 +16,8 @@ from rich.console import Console
 from rich.table import Table
 
 from pdqat import Lagrangian
-from pdqat.training import Run
-from pdqat.training.checkpoints import load_checkpoint
-from pdqat.training.setup import Setup
+from pdqat.config.trained import Trained
+from pdqat.runs.folder import Run
 
 WHOLE, QUARTER = "whole batch", "a quarter"
 CELLS = {
@@ -31,16 +30,16 @@ BATCHES, DRAWS = 6, 3
 def layer_multipliers(entry: dict[str, Any]) -> torch.Tensor:
     """After the last epoch: the best one may be another in each cell."""
     last = entry["metrics"][-1]["constraints"]
-    return torch.tensor([each["multiplier"] for each in last if each["kind"] == "layer"])
+    return torch.tensor([bound["multiplier"] for bound in last if bound["kind"] == "layer"])
 
 
 def compare(entries: list[dict[str, Any]]) -> list[dict[str, float]]:
     """Per seed, how far the layer multipliers of the two cells agree."""
-    found = {(entry["cell"], entry["seed"]): layer_multipliers(entry) for entry in entries}
+    by_cell = {(entry["cell"], entry["seed"]): layer_multipliers(entry) for entry in entries}
     rows = []
-    for seed in sorted({seed for _, seed in found}):
-        if (WHOLE, seed) in found and (QUARTER, seed) in found:
-            whole, quarter = found[WHOLE, seed], found[QUARTER, seed]
+    for seed in sorted({seed for _, seed in by_cell}):
+        if (WHOLE, seed) in by_cell and (QUARTER, seed) in by_cell:
+            whole, quarter = by_cell[WHOLE, seed], by_cell[QUARTER, seed]
             rows.append(
                 {
                     "seed": seed,
@@ -56,21 +55,20 @@ def compare(entries: list[dict[str, Any]]) -> list[dict[str, float]]:
 @torch.no_grad()
 def bias(run: Run) -> list[float]:
     """Per layer, by which part a quarter overestimates the distance of the same training batches, at the best epoch."""
-    setup = Setup(run.config())
-    setup.load(load_checkpoint(run.best), run.best)
-    lagrangian = setup.objective
+    trained = Trained.open(run.path)
+    lagrangian = trained.problem
     assert isinstance(lagrangian, Lagrangian)
     lagrangian.train()
     sums = {1.0: torch.zeros(()), 0.25: torch.zeros(())}
-    for number, (inputs, target) in enumerate(setup.training_batches(0)):
+    for number, (inputs, target) in enumerate(trained.loaders.training):
         if number == BATCHES:
             break
         for part, draws in ((1.0, 1), (0.25, DRAWS)):
             lagrangian.layer_sample = part
             for _ in range(draws):
                 sums[part] = sums[part] + lagrangian.terms(inputs, target).distances[1:] / draws
-    found: list[float] = (sums[0.25] / sums[1.0] - 1).tolist()
-    return found
+    by_layer: list[float] = (sums[0.25] / sums[1.0] - 1).tolist()
+    return by_layer
 
 
 def main() -> None:
@@ -79,7 +77,8 @@ def main() -> None:
     path = ROOT / "results" / "sampling.json"
     if not path.exists():
         return
-    results = json.loads(path.read_text())
+    stored = json.loads(path.read_text())
+    results = {**stored}
     results["multipliers"] = compare(results["cells"])
     table = Table(title="layer multipliers after the last epoch: whole batch against a quarter")
     for heading in ("seed", "mean, whole", "mean, a quarter", "correlation", "largest difference"):
@@ -94,7 +93,8 @@ def main() -> None:
         mean = sum(results["bias"]) / len(results["bias"])
         low, high = min(results["bias"]), max(results["bias"])
         console.print(f"bias of a quarter's estimate over layers: mean {mean:+.1%}, from {low:+.1%} to {high:+.1%}")
-    path.write_text(json.dumps(results, indent=1) + "\n")
+    if results != stored:
+        path.write_text(json.dumps(results, indent=1) + "\n")
 
 
 if __name__ == "__main__":

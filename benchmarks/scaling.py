@@ -11,14 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from measure import Step, interleaved, network, objective, plain, ratios, training_step, write
+from measure import Step, interleaved, network, objective, plain, ratios, rounds_from, training_step, write
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from pdqat import ChannelConstraint
-from pdqat.export.speed import Spread
-from pdqat.training.process import keep_freed_memory
+from pdqat.deployment.bench import Spread
+from pdqat.process import keep_freed_memory
 
 ROUNDS = 7
 BITS = ("2", "4", "8", "1")
@@ -53,15 +53,16 @@ def groups() -> dict[str, dict[str, Callable[[], Step]]]:
 
 
 def main() -> None:
+    rounds = rounds_from(__doc__, ROUNDS)
     keep_freed_memory()
     console = Console()
     all_threads = torch.get_num_threads()
     results: dict[str, Any] = {}
     for group, makers in groups().items():
-        seconds = interleaved({name: make() for name, make in makers.items()}, ROUNDS)
+        seconds = interleaved({name: make() for name, make in makers.items()}, rounds)
         torch.set_num_threads(all_threads)
         first = next(iter(makers))
-        table = Table(title=escape(f"{group}: median [quartiles] of {ROUNDS} rounds"))
+        table = Table(title=escape(f"{group}: median [quartiles] of {rounds} rounds"))
         for heading in ("", "seconds a step", f"times that of {first}"):
             table.add_column(heading)
         results[group] = {}

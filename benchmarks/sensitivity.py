@@ -22,10 +22,12 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from itertools import combinations
+from itertools import combinations, islice
 from pathlib import Path
 from typing import Any
 
+import torch
+import torch.nn.functional as F
 from cells import spread, train
 from measure import RESULTS, commit, machine, write
 from rich.console import Console
@@ -33,20 +35,24 @@ from rich.table import Table
 from scipy.stats import spearmanr
 
 from pdqat.allocation.budget import Budget
-from pdqat.allocation.choices import CANDIDATES, choices
-from pdqat.allocation.measure import measure_under
-from pdqat.allocation.plan_file import read_plan, write_plan
+from pdqat.allocation.choices import CANDIDATES, candidates_in, choices
+from pdqat.allocation.measure import STATISTICS_BATCHES, estimate_statistics
 from pdqat.allocation.prices import predicted_costs
-from pdqat.allocation.program import allocate
-from pdqat.arguments import count
+from pdqat.allocation.program import cheapest_plan
+from pdqat.batches import Batches, pairs
+from pdqat.commands.arguments import count
+from pdqat.config.trained import Trained
 from pdqat.disk import write_atomically
+from pdqat.layers.sizes import layer_sizes
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.show import seeds_to_show
 from pdqat.paper.suites import SETTLED, cells
 from pdqat.precision import FULL, BitPlan, Precision
-from pdqat.sensitivity import RANKINGS
-from pdqat.sensitivity.subject import Subject
-from pdqat.training import Run
+from pdqat.runs.folder import Run
+from pdqat.runs.plan_file import read_plan, write_plan
+from pdqat.sensitivity import RANKINGS, SAMPLES, held_out
+from pdqat.sensitivity.low_layers import low_layers, plan_of
+from pdqat.task import Problem
 
 FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
 PAPER = RESULTS / "paper-quick"
@@ -67,37 +73,57 @@ def base(seed: int) -> Run:
     return Run(FOLDER / f"base-{seed}")
 
 
-def truth(subject: Subject) -> dict[str, dict[str, float]]:
+def opened(run: Run) -> Trained:
+    return Trained.open_finished(run.path, purpose="rank")
+
+
+@torch.no_grad()
+def measured(problem: Problem, plan: BitPlan, training: Batches, test: Batches) -> tuple[float, float]:
+    """Loss and accuracy of the weights under a plan, with statistics of its own and without training for it."""
+    net = problem.under_plan(plan).net
+    estimate_statistics(net, net.plans[plan.name], training)
+    net.eval()
+    loss, right, samples = 0.0, 0, 0
+    with net.under(plan.name):
+        for inputs, target in pairs(test):
+            output = net(inputs)
+            loss += float(F.cross_entropy(output, target, reduction="sum"))
+            right += int((output.argmax(1) == target).sum())
+            samples += len(target)
+    return loss / samples, right / samples
+
+
+def truth(trained: Trained) -> dict[str, dict[str, float]]:
     """Per layer what keeping it alone in full precision brings, on the test images."""
-    plan = subject.plan
-
-    def measured(precisions: dict[str, Any]) -> Any:
-        return measure_under(subject, BitPlan(plan.name, precisions), subject.setup.test_batches())
-
-    low = measured(dict(plan.precisions))
-    found = {}
-    for layer in subject.layers:
-        high = measured({**plan.precisions, layer: FULL})
-        found[layer] = {"loss": low.loss - high.loss, "accuracy": high.accuracy - low.accuracy}
-    return found
+    problem, test = trained.problem, trained.loaders.test
+    assert test is not None
+    plan, training = plan_of(problem), list(islice(trained.loaders.training, STATISTICS_BATCHES))
+    loss, accuracy = measured(problem, plan, training, test)
+    gains = {}
+    for layer in low_layers(problem):
+        high = BitPlan(plan.name, {**plan.precisions, layer: FULL})
+        loss_with, accuracy_with = measured(problem, high, training, test)
+        gains[layer] = {"loss": loss - loss_with, "accuracy": accuracy_with - accuracy}
+    return gains
 
 
 def ranked(run: Run, real: dict[str, dict[str, float]]) -> dict[str, dict[str, Any]]:
     """Per ranking its scores, the seconds it took, and its rank correlation with the truth."""
-    found = {}
+    rankings = {}
     for name, ranking in RANKINGS.items():
-        subject = Subject.of_run(run)  # anew, so that none finds what another one has left behind
+        trained = opened(run)  # anew, so that none finds what another one has left behind
+        judges = held_out(trained.problem, trained.loaders.validation, SAMPLES)
         started = time.perf_counter()
-        scores = ranking(subject)
+        scores = ranking(trained.problem, judges)
         seconds = time.perf_counter() - started
-        found[name] = {"seconds": seconds, "correlation": correlations(scores, real), "scores": scores}
-    return found
+        rankings[name] = {"seconds": seconds, "correlation": correlations(scores, real), "scores": scores}
+    return rankings
 
 
 def correlations(scores: dict[str, float], real: dict[str, dict[str, float]]) -> dict[str, float]:
     """Spearman's, with each kind of truth."""
     return {
-        kind: float(spearmanr([scores[layer] for layer in real], [each[kind] for each in real.values()]).statistic)
+        kind: float(spearmanr([scores[layer] for layer in real], [gain[kind] for gain in real.values()]).statistic)
         for kind in ("loss", "accuracy")
     }
 
@@ -106,11 +132,11 @@ def judged(run: Run, path: Path, console: Console) -> dict[str, Any]:
     """Truth and rankings of a network, measured once."""
     if not path.exists():
         console.print(f"{run.path.name}: measuring every layer")
-        real = truth(Subject.of_run(run))
+        real = truth(opened(run))
         content = {"truth": real, "rankings": ranked(run, real)}
         write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
+    stored: dict[str, Any] = json.loads(path.read_text())
+    return stored
 
 
 def judged_file(seed: int) -> Path:
@@ -119,8 +145,8 @@ def judged_file(seed: int) -> Path:
 
 def ends(real: dict[str, dict[str, float]]) -> dict[str, str]:
     """The layers to keep in full precision and train, with where they stand."""
-    order = sorted(real, key=lambda layer: -real[layer]["loss"])
-    return dict.fromkeys(order[:ENDS], "top") | dict.fromkeys(order[-ENDS:], "bottom")
+    layers = sorted(real, key=lambda layer: -real[layer]["loss"])
+    return dict.fromkeys(layers[:ENDS], "top") | dict.fromkeys(layers[-ENDS:], "bottom")
 
 
 def plan_files(seed: int, scores: dict[str, dict[str, float]]) -> dict[str, Path]:
@@ -129,36 +155,38 @@ def plan_files(seed: int, scores: dict[str, dict[str, float]]) -> dict[str, Path
     paths = {name: FOLDER / f"plan-{name}-{seed}.toml" for name in telling}
     missing = [name for name, path in paths.items() if not path.exists()]
     if missing:
-        subject = Subject.of_run(base(seed))
-        candidates = choices(subject.layers, [Precision.parse(each) for each in CANDIDATES], {})
+        trained = opened(base(seed))
+        problem, sizes = trained.problem, layer_sizes(trained.problem.net)
+        judges = held_out(problem, trained.loaders.validation, SAMPLES)
+        allowed = choices(low_layers(problem), candidates_in(CANDIDATES), {})
         for name in missing:
-            costs = predicted_costs(subject, scores[name], name == "dual", candidates)
-            found = allocate(costs, subject.sizes, BUDGET)
-            write_plan(paths[name], found.precisions, f"{found.used} of {BUDGET}, by {name}")
+            costs = predicted_costs(problem, judges, scores[name], name == "dual", allowed)
+            solution = cheapest_plan(costs, sizes, BUDGET)
+            write_plan(paths[name], solution.precisions, f"{solution.used} of {BUDGET}, by {name}")
     return paths
 
 
-def trained_as(seed: int, found: dict[str, Any]) -> dict[str, str]:
+def trained_as(seed: int, content: dict[str, Any]) -> dict[str, str]:
     """Per ranking the first one that chose the same plan, under whose name it is trained."""
-    paths = plan_files(seed, {name: each["scores"] for name, each in found["rankings"].items()})
+    paths = plan_files(seed, {name: ranking["scores"] for name, ranking in content["rankings"].items()})
     first: dict[frozenset[tuple[str, Precision]], str] = {}
     return {name: first.setdefault(frozenset(read_plan(path).items()), name) for name, path in paths.items()}
 
 
-def plan_trainings(seed: int, found: dict[str, Any]) -> dict[str, list[str]]:
+def plan_trainings(seed: int, content: dict[str, Any]) -> dict[str, list[str]]:
     """By name, how each is started; first what the others are compared with."""
-    plans = dict.fromkeys(trained_as(seed, found).values())
+    plans = dict.fromkeys(trained_as(seed, content).values())
     return {name: ["--bits", bits] for name, bits in UNIFORM.items()} | {
         name: ["--plan", str(FOLDER / f"plan-{name}-{seed}.toml")] for name in plans
     }
 
 
-def layer_trainings(seed: int, found: dict[str, Any]) -> dict[str, list[str]]:
+def layer_trainings(seed: int, content: dict[str, Any]) -> dict[str, list[str]]:
     """With one layer at an end of the truth in full precision."""
     commands = {}
-    for layer in ends(found["truth"]):
+    for layer in ends(content["truth"]):
         path = FOLDER / f"plan-only-{layer}-{seed}.toml"
-        precisions = {**dict.fromkeys(found["truth"], Precision(2, 2)), layer: FULL}
+        precisions = {**dict.fromkeys(content["truth"], Precision(2, 2)), layer: FULL}
         write_plan(path, precisions, f"only {layer} in full precision")
         commands[f"only {layer}"] = ["--plan", str(path)]
     return commands
@@ -184,23 +212,23 @@ def finished(seed: int) -> dict[str, Any]:
 
 def otherwise(measure: bool, console: Console) -> list[dict[str, Any]]:
     """Truth and rankings of networks trained with other dual rules; those not measured yet only if asked to."""
-    found = []
+    networks = []
     seeds = seeds_to_show("settling", PROTOCOLS["quick"], PAPER)
     for cell in (cell for cell in cells("settling", seeds) if cell.variant != SETTLED):
         path = FOLDER / f"judged-{cell.name}.json"
         if path.exists() or (measure and cell.is_finished(PAPER) and cell.run(PAPER).best.exists()):
             content = judged(cell.run(PAPER), path, console)
             about = {"cell": cell.name, "variant": cell.variant, "seed": cell.seed, "machine": machine()}
-            found.append({**about, **content})
-    return found
+            networks.append({**about, **content})
+    return networks
 
 
 def with_earlier(kind: str, key: str, new: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What the results hold already, with the new in place of the old."""
     path = RESULTS / f"{RESULT}.json"
     earlier = json.loads(path.read_text())[kind] if path.exists() else []
-    found = {each[key]: each for each in [*earlier, *new]}
-    return [found[name] for name in sorted(found)]
+    entries = {entry[key]: entry for entry in [*earlier, *new]}
+    return [entries[name] for name in sorted(entries)]
 
 
 def low_accuracy(entry: dict[str, Any], name: str) -> float | None:
@@ -212,9 +240,9 @@ def low_accuracy(entry: dict[str, Any], name: str) -> float | None:
 
 def trained_accuracy(entries: list[dict[str, Any]], name: str) -> tuple[str, str, str]:
     """Over the seeds that have it, their number, and its gain over uniform 2 bits of the same seeds."""
-    found = [(low_accuracy(entry, name), low_accuracy(entry, "uniform 2 bits")) for entry in entries]
-    pairs = [(mine, other) for mine, other in found if mine is not None and other is not None]
-    return spread([mine for mine, _ in pairs]), str(len(pairs)), spread([mine - other for mine, other in pairs])
+    both = [(low_accuracy(entry, name), low_accuracy(entry, "uniform 2 bits")) for entry in entries]
+    known = [(mine, other) for mine, other in both if mine is not None and other is not None]
+    return spread([mine for mine, _ in known]), str(len(known)), spread([mine - other for mine, other in known])
 
 
 def show(entries: list[dict[str, Any]], console: Console) -> None:
@@ -231,8 +259,8 @@ def show(entries: list[dict[str, Any]], console: Console) -> None:
         table.add_column(heading)
     for name in RANKINGS:
         of_name = [entry["rankings"][name] for entry in entries]
-        correlations = [spread([each["correlation"][kind] for each in of_name]) for kind in ("loss", "accuracy")]
-        seconds = spread([each["seconds"] for each in of_name])
+        correlations = [spread([ranking["correlation"][kind] for ranking in of_name]) for kind in ("loss", "accuracy")]
+        seconds = spread([ranking["seconds"] for ranking in of_name])
         table.add_row(name, *correlations, seconds, *trained_accuracy(entries, name))
     for name in UNIFORM:
         table.add_row(name, "", "", "", *trained_accuracy(entries, name))
@@ -250,16 +278,16 @@ def show(entries: list[dict[str, Any]], console: Console) -> None:
 
 def show_otherwise(entries: list[dict[str, Any]], others: list[dict[str, Any]], console: Console) -> None:
     networks = {SETTLED: entries}
-    for each in others:
-        networks.setdefault(each["variant"], []).append(each)
+    for other in others:
+        networks.setdefault(other["variant"], []).append(other)
     table = Table(title="rank correlation with the loss, by the dual rule of the network; mean (standard deviation)")
     table.add_column("ranking")
-    for variant, found in networks.items():
-        table.add_column(f"{variant}, n = {len(found)}")
+    for variant, of_variant in networks.items():
+        table.add_column(f"{variant}, n = {len(of_variant)}")
     for name in RANKINGS:
         table.add_row(
             name,
-            *(spread([each["rankings"][name]["correlation"]["loss"] for each in of]) for of in networks.values()),
+            *(spread([entry["rankings"][name]["correlation"]["loss"] for entry in of]) for of in networks.values()),
         )
     table.add_row("multipliers of two seeds", *(agreement(of, multipliers) for of in networks.values()))
     table.add_row("truth of two seeds", *(agreement(of, fall_of_loss) for of in networks.values()))
@@ -272,13 +300,13 @@ def multipliers(entry: dict[str, Any]) -> dict[str, float]:
 
 
 def fall_of_loss(entry: dict[str, Any]) -> dict[str, float]:
-    return {layer: each["loss"] for layer, each in entry["truth"].items()}
+    return {layer: gain["loss"] for layer, gain in entry["truth"].items()}
 
 
 def agreement(entries: list[dict[str, Any]], what: Callable[[dict[str, Any]], dict[str, float]]) -> str:
     """The rank correlation of two networks that differ in nothing but the seed: what can be known of it at all."""
     return spread(
-        [float(spearmanr(*(list(what(each).values()) for each in pair)).statistic) for pair in combinations(entries, 2)]
+        [float(spearmanr(*(list(what(one).values()) for one in pair)).statistic) for pair in combinations(entries, 2)]
     )
 
 
@@ -307,10 +335,11 @@ def main() -> None:
     others_here = otherwise(not options.table, console)
     entries, others = with_earlier("seeds", "seed", finished_here), with_earlier("otherwise", "cell", others_here)
     if entries:
-        content = {"base": BASE, "retrained": RETRAINED, "seeds": entries, "otherwise": others}
-        write(RESULT, {"commit": commit(), **content})
         show(entries, console)
         show_otherwise(entries, others, console)
+    if finished_here or others_here:
+        content = {"base": BASE, "retrained": RETRAINED, "seeds": entries, "otherwise": others}
+        write(RESULT, {"commit": commit(), **content})
         console.print(f"written: {RESULTS / RESULT}.json")
 
 

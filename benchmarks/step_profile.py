@@ -10,13 +10,13 @@ results/step_profile.json.
 import statistics
 from collections import defaultdict
 
-from measure import Step, commit, write
+from measure import Step, commit, rounds_from, write
 from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 from training_step import ASKED_FOR, FLOORS, made
 
-from pdqat.training.process import check_compiler, keep_freed_memory
+from pdqat.process import check_compiler, keep_freed_memory
 
 VARIANTS = ["plain", "(i)", "(ii)", "(ii) sampled"]
 ROUNDS = 9
@@ -34,30 +34,31 @@ def milliseconds(step: Step) -> dict[str, float]:
     """Of one step, by kind."""
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         step()
-    found: dict[str, float] = defaultdict(float)
+    by_kind: dict[str, float] = defaultdict(float)
     for event in profiler.key_averages():
-        found[kind(event.key)] += event.self_cpu_time_total / 1000
-    return found
+        by_kind[kind(event.key)] += event.self_cpu_time_total / 1000
+    return by_kind
 
 
 def main() -> None:
+    turns = rounds_from(__doc__, ROUNDS)
     check_compiler()
     keep_freed_memory()
     console = Console()
     steps = {name: made(name, ASKED_FOR, 20, 1, console) for name in VARIANTS}
     for step in steps.values():
         step()
-    rounds = [{name: milliseconds(step) for name, step in steps.items()} for _ in range(ROUNDS)]
+    rounds = [{name: milliseconds(step) for name, step in steps.items()} for _ in range(turns)]
     medians = {
-        name: {each: statistics.median(turn[name].get(each, 0.0) for turn in rounds) for each in KINDS}
+        name: {what: statistics.median(turn[name].get(what, 0.0) for turn in rounds) for what in KINDS}
         for name in VARIANTS
     }
-    table = Table(title=f"milliseconds of a step, medians of {ROUNDS}; in brackets times plain")
+    table = Table(title=f"milliseconds of a step, medians of {turns}; in brackets times plain")
     for heading in ("", *VARIANTS):
         table.add_column(heading)
-    for each in KINDS:
-        base = medians["plain"][each]
-        table.add_row(each, *(f"{medians[name][each]:.0f} ({medians[name][each] / base:.2f})" for name in VARIANTS))
+    for what in KINDS:
+        base = medians["plain"][what]
+        table.add_row(what, *(f"{medians[name][what]:.0f} ({medians[name][what] / base:.2f})" for name in VARIANTS))
     totals = {name: sum(medians[name].values()) for name in VARIANTS}
     table.add_row("sum", *(f"{totals[name]:.0f} ({totals[name] / totals['plain']:.2f})" for name in VARIANTS))
     table.add_row("floor", *(f"({FLOORS[name] / 3:.2f})" for name in VARIANTS))

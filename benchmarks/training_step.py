@@ -41,11 +41,11 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from pdqat.arguments import count
-from pdqat.export.speed import Spread
+from pdqat.commands.arguments import count
+from pdqat.deployment.bench import Spread
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS
 from pdqat.models.preresnet import Clip
-from pdqat.training.process import check_compiler, keep_freed_memory
+from pdqat.process import check_compiler, keep_freed_memory
 
 SAMPLE = 0.25
 FLOORS = {
@@ -96,7 +96,7 @@ VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "full view": lambda model: objective("full", model),
     "straight-through": lambda model: objective("ste", model),
     "(i)": lambda model: objective("i", model),
-    "(i) exact norms": lambda model: objective("i", model, norm="exact"),
+    "(i) exact norms": lambda model: objective("i", model, gradient="exact"),
     "(ii)": lambda model: objective("ii", model),
     "(ii) sampled": lambda model: objective("ii", model, layer_sample=SAMPLE),
     "Brevitas": brevitas,
@@ -117,7 +117,7 @@ def has_brevitas() -> bool:
     return True
 
 
-def chosen(mode: str, quick: bool) -> list[str]:
+def measured_in(mode: str, quick: bool) -> list[str]:
     """The variants to measure in a mode; Brevitas in bfloat16 only where torch has kernels for it."""
     quick_names = ["plain", "(i)", "(ii) sampled", *HELPED]
     names = quick_names if quick else [name for name in VARIANTS if "Brevitas" not in name]
@@ -193,9 +193,9 @@ def earlier(name: str) -> list[dict[str, Any]]:
     path = RESULTS / f"{name}.json"
     if not path.exists():
         return []
-    found = json.loads(path.read_text())
-    same = all(found["machine"][key] == machine()[key] for key in ("processor", "cores", "threads", "torch"))
-    return list(found["entries"]) if same else []
+    stored = json.loads(path.read_text())
+    same = all(stored["machine"][key] == machine()[key] for key in ("processor", "cores", "threads", "torch"))
+    return list(stored["entries"]) if same else []
 
 
 def show(entries: list[dict[str, Any]], console: Console) -> None:
@@ -212,9 +212,10 @@ def show(entries: list[dict[str, Any]], console: Console) -> None:
 
 def last_line(entries: list[dict[str, Any]]) -> str:
     """Ratios of compiled bfloat16; `brevitas` is the speed of sampled (ii) over Brevitas as it comes, eager float32."""
-    found = {entry["variant"]: entry for entry in entries if entry["mode"] == ASKED_FOR}
-    i, ii, sampled = (f"{found[name]['ratio']['median']:.2f}" for name in ("(i)", "(ii)", "(ii) sampled"))
-    peer = f"{found['Brevitas, eager']['to_sampled']['median']:.2f}" if "Brevitas, eager" in found else "not-installed"
+    measured = {entry["variant"]: entry for entry in entries if entry["mode"] == ASKED_FOR}
+    i, ii, sampled = (f"{measured[name]['ratio']['median']:.2f}" for name in ("(i)", "(ii)", "(ii) sampled"))
+    eager = measured.get("Brevitas, eager")
+    peer = "not-installed" if eager is None else f"{eager['to_sampled']['median']:.2f}"
     return f"ratios: i={i} ii={ii} sampled={sampled} brevitas={peer}"
 
 
@@ -245,8 +246,8 @@ def main() -> None:
     line = None
     for mode in [ASKED_FOR] if options.quick else options.mode or MODES:
         depth = QUICK_DEPTH if options.quick else 20
-        kept = [each for each in entries if (each["mode"], each["width"]) != (mode, options.width)]
-        new = measure(chosen(mode, options.quick), mode, depth, options.width, rounds, console, helpers)
+        kept = [entry for entry in entries if (entry["mode"], entry["width"]) != (mode, options.width)]
+        new = measure(measured_in(mode, options.quick), mode, depth, options.width, rounds, console, helpers)
         entries = kept + new
         write(name, {"entries": entries})
         if mode == ASKED_FOR:

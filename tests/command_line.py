@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from pdqat.cli import main
-from pdqat.training import Run
+from pdqat.runs.folder import Run
 
 TINY = ["--train-images", "64", "--batch-size", "32"]
 
 
-def pdqat(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run the command as a person does."""
-    command = [sys.executable, "-m", "pdqat.cli", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+def pdqat(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command as a person does, in a folder."""
+    command = [sys.executable, "-m", "pdqat", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -34,7 +34,7 @@ class Finished:
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     """The one line that the command says instead of doing anything."""
     capsys.readouterr()
-    assert main([str(each) for each in arguments]) == 2
+    assert main([str(argument) for argument in arguments]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.startswith("pdqat: ")

@@ -3,9 +3,10 @@ import os
 import torch
 from hypothesis import settings
 
-# Two processes share two cores, and tests compare results of sums bit for bit, with those of subprocesses too.
-torch.set_num_threads(1)
-os.environ["OMP_NUM_THREADS"] = "1"
+# One thread: two processes share two cores, and tests compare results of sums with those of subprocesses too.
+THREADS = os.environ.get("PDQAT_TEST_THREADS", "1")
+torch.set_num_threads(int(THREADS))
+os.environ["OMP_NUM_THREADS"] = THREADS
 
 settings.register_profile("pdqat", deadline=None, derandomize=True, max_examples=12)
 settings.load_profile("pdqat")

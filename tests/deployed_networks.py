@@ -1,25 +1,42 @@
-"""Networks to export: as after training, with statistics and affine parameters of all signs."""
+"""Networks to export: as after training, with statistics and affine parameters of all signs, but trained on nothing."""
 
+from collections.abc import Mapping
+from functools import cache
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pdqat import Network
-from pdqat.export.freeze import Frozen, freeze
+from pdqat import Network, prepare
+from pdqat.deployment.deployable import Deployable
+from pdqat.deployment.integer.freeze import freeze
+from pdqat.deployment.integer.frozen import Frozen
+from pdqat.deployment.runtimes import OUTPUT
+from pdqat.deployment.verify import Opened, Verified, verify
+from pdqat.deployment.witness import ReferenceCodes
+from pdqat.models.preresnet import PreResNet
+from pdqat.models.resnet import ResNet
+
+IMAGE = (3, 8, 8)
 
 
-def images(count: int = 8, channels: int = 3) -> Tensor:
-    return torch.randn(count, channels, 8, 8, generator=torch.Generator().manual_seed(3))
+def samples(count: int, *shape: int) -> Tensor:
+    return torch.randn(count, *shape, generator=torch.Generator().manual_seed(3))
 
 
-def trained_like(net: Network, seed: int) -> Network:
+def images(count: int = 8) -> Tensor:
+    return samples(count, *IMAGE)
+
+
+def trained_like(net: Network, seed: int, shape: tuple[int, ...] = IMAGE) -> Network:
     generator = torch.Generator().manual_seed(seed)
     net.train()
     with torch.no_grad():
         for name in (None, *net.plans):
             with net.under(name):
                 for _ in range(3):
-                    net(torch.randn(32, 3, 8, 8, generator=generator))
+                    net(torch.randn(32, *shape, generator=generator))
         for module in net.modules():
             if isinstance(module, _BatchNorm):
                 module.weight.copy_(torch.randn(len(module.weight), generator=generator).abs() * 0.3 + 0.1)
@@ -30,16 +47,64 @@ def trained_like(net: Network, seed: int) -> Network:
     return net.eval()
 
 
+def small_preresnet() -> PreResNet:
+    return PreResNet(1, (8, 8, 16))
+
+
+def small_resnet() -> ResNet:
+    return ResNet(1, (8, 8, 16))
+
+
+@cache
+def residual(bits: str, seed: int = 1) -> Deployable:
+    """A small pre-activation network with integer sums; not to be changed."""
+    torch.manual_seed(0)
+    net = prepare(small_preresnet(), images(), bits, quantizer="dorefa-int8", integer_sums=True)
+    return deployable(trained_like(net, seed))
+
+
+@cache
+def standard(bits: str, quantizer: str = "uniform") -> Deployable:
+    """A small standard residual network with integer sums; not to be changed."""
+    torch.manual_seed(0)
+    net = prepare(small_resnet(), images(), bits, quantizer=quantizer, integer_sums=True)
+    return deployable(trained_like(net, 1))
+
+
+def deployable(net: Network) -> Deployable:
+    return Deployable.of(net, None, images())
+
+
 def frozen(net: Network) -> Frozen:
     return freeze(net, next(iter(net.plans.values())))
 
 
-@torch.no_grad()
-def outputs(net: Network, found: Frozen, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the simulated model and of the integer reference."""
-    with net.under(next(iter(net.plans))):
-        simulated = net(x)
-    return simulated, found.module(x)
+def simulated(net: Network, x: Tensor) -> Tensor:
+    with net.under(next(iter(net.plans))), torch.no_grad():
+        outputs: Tensor = net(x)
+    return outputs
+
+
+def labelled(net: Network, x: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """A batch whose targets are the simulated model's own choices."""
+    return [(x, simulated(net, x).argmax(1))]
+
+
+class ReferenceSession:
+    """A runtime that computes what the integer reference does."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self._module = module
+
+    @torch.no_grad()
+    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
+        return {OUTPUT: self._module(torch.from_numpy(images)).numpy()}
+
+
+def verified_reference(model: Deployable, x: Tensor) -> Verified:
+    """The integer reference, verified as if it were a file."""
+    opened = Opened("reference", ReferenceSession(model.frozen.module), ReferenceCodes(model.frozen))
+    return verify(model, [opened], labelled(model.net, x))[0]
 
 
 class Own(nn.Module):

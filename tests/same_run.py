@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdqat.training import Run
-from pdqat.training.checkpoints import load_checkpoint
+from pdqat.runs.checkpoints import load_checkpoint
+from pdqat.runs.folder import Run
 
 
 def heed_interrupts() -> None:

@@ -1,4 +1,6 @@
 import math
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from pdqat import (
     BitPlan,
     BlockConstraint,
     ChannelConstraint,
+    Constraint,
     InputError,
     Lagrangian,
     LayerConstraint,
@@ -19,8 +22,9 @@ from pdqat import (
     Precision,
     prepare,
 )
-from pdqat.constraints import OutputDistance, default_tolerance
+from pdqat.constraints import Bound, OutputDistance, default_tolerance
 from pdqat.layers import Distance
+from pdqat.layers.recorder import Recorder, Request
 
 seeds = st.integers(0, 10_000)
 
@@ -49,7 +53,7 @@ def test_default_tolerances_follow_each_layers_weight_bits() -> None:
     plan = BitPlan("mixed", {"body.0": Precision(2, 8), "body.2": Precision(4, 1), "tail": Precision(None, 8)})
     net = small_net(plan)
     for distance, power in (("squared", 1), ("absolute", 1), ("relative", 2)):
-        assert {each.name: each.tolerance for each in LayerConstraint(distance).resolve(net, plan)} == {
+        assert {bound.name: bound.tolerance for bound in LayerConstraint(distance).resolve(net, plan)} == {
             "mixed/layer/body.0": pytest.approx((1 / 3) ** power),
             "mixed/layer/body.2": pytest.approx((1 / 15) ** power),
         }
@@ -60,23 +64,23 @@ def test_default_tolerances_follow_each_layers_weight_bits() -> None:
 @pytest.mark.parametrize(("distance", "power"), [("cross-entropy", 1), ("squared", 1), ("kl", 2)])
 def test_the_default_tolerance_of_the_output_is_squared_where_its_distance_is(distance: str, power: int) -> None:
     net = small_net("4")
-    found = OutputConstraint(distance).resolve(net, net.plans["4-bit"])
-    assert found[0].tolerance == pytest.approx((1 / 15) ** power)
+    (bound,) = OutputConstraint(distance).resolve(net, net.plans["4-bit"])
+    assert bound.tolerance == pytest.approx((1 / 15) ** power)
 
 
 def test_one_tolerance_for_all() -> None:
     net = small_net(2)
-    found = LayerConstraint(tolerance=0.125).resolve(net, net.plans["2-bit"])
-    assert [each.tolerance for each in found] == [0.125] * 3
+    bounds = LayerConstraint(tolerance=0.125).resolve(net, net.plans["2-bit"])
+    assert [bound.tolerance for bound in bounds] == [0.125] * 3
     assert OutputConstraint(tolerance=0).resolve(net, net.plans["2-bit"])[0].tolerance == 0
 
 
 def test_tolerances_by_name_pattern_and_default() -> None:
     net = small_net(2)
-    found = LayerConstraint("squared", {"body.*": 0.5, "body.2": 0.25}).resolve(net, net.plans["2-bit"])
-    assert {each.where: each.tolerance for each in found} == {"body.0": 0.5, "body.2": 0.25, "tail": 1 / 3}
+    bounds = LayerConstraint("squared", {"body.*": 0.5, "body.2": 0.25}).resolve(net, net.plans["2-bit"])
+    assert {bound.where: bound.tolerance for bound in bounds} == {"body.0": 0.5, "body.2": 0.25, "tail": 1 / 3}
     rest = LayerConstraint(tolerance={"tail": 0, "*": 0.1}).resolve(net, net.plans["2-bit"])
-    assert {each.where: each.tolerance for each in rest} == {"body.0": 0.1, "body.2": 0.1, "tail": 0}
+    assert {bound.where: bound.tolerance for bound in rest} == {"body.0": 0.1, "body.2": 0.1, "tail": 0}
 
 
 def test_a_tolerance_for_nothing_is_a_mistake() -> None:
@@ -114,13 +118,13 @@ def test_unknown_distances_name_the_known() -> None:
 def test_layer_constraints_skip_weights_in_full_precision() -> None:
     plan = BitPlan("mixed", {"body.0": Precision(2, 2), "body.2": Precision(None, 2), "tail": Precision(None, None)})
     net = small_net(plan)
-    assert [each.where for each in LayerConstraint().resolve(net, plan)] == ["body.0"]
+    assert [bound.where for bound in LayerConstraint().resolve(net, plan)] == ["body.0"]
 
 
 def test_channel_constraints_have_a_multiplier_per_output_channel() -> None:
     net = small_net(2)
     lagrangian = Lagrangian(net, F.cross_entropy, [ChannelConstraint()])
-    assert {name: len(each) for name, each in lagrangian.duals.named().items()} == {
+    assert {name: len(multipliers) for name, multipliers in lagrangian.duals.named().items()} == {
         "2-bit/channel/body.0": 5,
         "2-bit/channel/body.2": 4,
         "2-bit/channel/tail": 4,
@@ -132,9 +136,9 @@ def test_a_layers_distance_is_the_mean_of_its_channels(distance: str) -> None:
     net = small_net(2)
     x, y = torch.rand(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])
     lagrangian = Lagrangian(net, F.cross_entropy, [LayerConstraint(distance), ChannelConstraint(distance)])
-    found = lagrangian.duals.named(lagrangian.terms(x, y).distances)
+    distances = lagrangian.duals.named(lagrangian.terms(x, y).distances)
     for layer in ("body.0", "body.2", "tail"):
-        torch.testing.assert_close(found[f"2-bit/layer/{layer}"][0], found[f"2-bit/channel/{layer}"].mean())
+        torch.testing.assert_close(distances[f"2-bit/layer/{layer}"][0], distances[f"2-bit/channel/{layer}"].mean())
 
 
 def test_blocks_are_named_and_exist() -> None:
@@ -202,7 +206,7 @@ def test_kl_is_never_negative_and_blind_to_a_shift_of_the_logits(seed: int) -> N
 
 def test_classes_stand_in_dimension_one() -> None:
     full, low = noise(0, 3, 4, 2, 2)
-    pixels = [each.permute(0, 2, 3, 1).reshape(-1, 4) for each in (full, low)]
+    pixels = [logits.permute(0, 2, 3, 1).reshape(-1, 4) for logits in (full, low)]
     for distance in OutputDistance:
         torch.testing.assert_close(distance.between(full, low), distance.between(*pixels))
 
@@ -238,9 +242,96 @@ def test_relative_distance_is_blind_to_the_channels_size() -> None:
 
 
 def test_distances_of_half_precision_activations_are_taken_in_float32() -> None:
-    full, low = (each.bfloat16() for each in noise(3, 300, 2))
+    full, low = (activation.bfloat16() for activation in noise(3, 300, 2))
     for distance in Distance:
-        found = distance.per_channel(full, low, 1)
-        assert found.dtype == torch.float32
-        torch.testing.assert_close(found, distance.per_channel(full.float(), low.float(), 1))
+        per_channel = distance.per_channel(full, low, 1)
+        assert per_channel.dtype == torch.float32
+        torch.testing.assert_close(per_channel, distance.per_channel(full.float(), low.float(), 1))
     assert OutputDistance.KL.between(full, low).dtype == torch.float32
+
+
+class Confidence(Constraint):
+    """A constraint of one's own at the output: f and f^q are equally sure of their answers."""
+
+    def resolve(self, net: Network, plan: BitPlan) -> list[Bound]:
+        return [Bound("confidence", "", plan.name, 0.05, start=0.5)]
+
+    def request(self, net: Network, plan: BitPlan) -> Request | None:
+        return None
+
+    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
+        return [(full.softmax(1).amax(1) - low.softmax(1).amax(1)).abs().mean().view(1)]
+
+
+class WorstChannel(Constraint):
+    """A constraint of one's own inside the network: no channel of a layer is further off than this."""
+
+    def resolve(self, net: Network, plan: BitPlan) -> list[Bound]:
+        return [Bound("worst", layer, plan.name, default_tolerance(plan[layer].weight)) for layer in plan.low_layers]
+
+    def request(self, net: Network, plan: BitPlan) -> Request | None:
+        return Request(frozenset(plan.low_layers), Distance.SQUARED)
+
+    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
+        return [recorder.distance(Distance.SQUARED, bound.where).max().view(1) for bound in bounds]
+
+
+def test_constraints_of_ones_own_stand_beside_others() -> None:
+    net = small_net(2)
+    x, y = torch.rand(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])
+    lagrangian = Lagrangian(net, F.cross_entropy, [Confidence(), WorstChannel(), ChannelConstraint("squared")])
+    worst = [f"2-bit/worst/{layer}" for layer in ("body.0", "body.2", "tail")]
+    assert list(lagrangian.duals.named())[:4] == ["2-bit/confidence", *worst]
+    terms = lagrangian.terms(x, y)
+    distances = lagrangian.duals.named(terms.distances)
+    sure = [terms.outputs[view].softmax(1).max(1).values for view in ("full", "2-bit")]
+    torch.testing.assert_close(distances["2-bit/confidence"][0], (sure[0] - sure[1]).abs().mean())
+    for name in worst:
+        assert distances[name].item() == distances[name.replace("worst", "channel")].max().item()
+    slacks = distances["2-bit/confidence"] - 0.05
+    torch.testing.assert_close(lagrangian.value(terms), terms.loss + 0.5 * slacks[0])
+
+
+def test_constraints_of_ones_own_are_trained_and_go_on_under_other_plans() -> None:
+    net = small_net(2)
+    x, y = torch.rand(6, 3), torch.tensor([0, 1, 0, 1, 0, 1])
+    lagrangian = Lagrangian(net, F.cross_entropy, [Confidence(), WorstChannel()])
+    lagrangian.duals.multipliers.copy_(torch.tensor([0.0, 1.0, 2.0, 3.0]))
+    task_only = torch.autograd.grad(lagrangian.terms(x, y).loss, net.layers["tail"].weight)[0]
+    whole = torch.autograd.grad(lagrangian(x, y), net.layers["tail"].weight)[0]
+    assert not torch.allclose(whole, task_only)
+    other = lagrangian.under_plan(BitPlan("mixed", {"tail": Precision(8, 8)}))
+    assert [bound.tolerance for bound in other.bounds] == [0.05, 1 / 3, 1 / 3, 1 / 255]
+    assert other.duals.multipliers.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
+class Pair(NamedTuple):
+    left: Tensor
+    right: Tensor
+
+
+class AddsPair(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, pair: Pair) -> Tensor:
+        y: Tensor = self.left(pair.left) + self.right(pair.right)
+        return y
+
+
+def test_a_block_may_take_a_named_tuple() -> None:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.pair, self.last = nn.Linear(3, 4), AddsPair(), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            h = self.first(x)
+            y: Tensor = self.last(self.pair(Pair(h, h.relu())))
+            return y
+
+    x = torch.rand(4, 3)
+    lagrangian = Lagrangian(prepare(Model(), x), F.cross_entropy, [BlockConstraint(blocks=["pair"])])
+    assert lagrangian(x, torch.tensor([0, 1, 0, 1])).isfinite()
+    assert lagrangian.mean_distances().item() > 0

@@ -5,6 +5,7 @@ cooper's is written out in plain PyTorch.
 """
 
 from collections.abc import Callable
+from functools import cache
 
 import pytest
 import torch
@@ -20,7 +21,8 @@ from cooper.optim.torch_optimizers.nupi_optimizer import nuPI, nuPIInitType
 from cooper.utils.annotations import ConstraintType
 from torch import Tensor, nn
 
-from pdqat import Lagrangian, LayerConstraint, OutputConstraint, prepare
+from pdqat import Ascent, Lagrangian, LayerConstraint, NuPI, OutputConstraint, prepare
+from pdqat.duals import DualRule
 
 STEPS = 50
 TOLERANCES = {"output": 0.006, "layer": 0.001}
@@ -39,7 +41,8 @@ def layers() -> list[nn.Linear]:
     return [nn.Linear(inputs, outputs).double() for inputs, outputs in ((3, 4), (4, 4), (4, 1))]
 
 
-def ours(dual_after_step: bool, **options: float | str) -> Trajectory:
+@cache
+def ours(dual_after_step: bool, rule: DualRule) -> Trajectory:
     """Multipliers and weights after every step, by pdqat."""
     x, y = regression()
     net = prepare(nn.Sequential(*layers()), x, 2, quantizer="dorefa-unscaled")
@@ -47,9 +50,8 @@ def ours(dual_after_step: bool, **options: float | str) -> Trajectory:
         net,
         F.mse_loss,
         [OutputConstraint("squared", TOLERANCES["output"]), LayerConstraint("squared", TOLERANCES["layer"])],
-        norm="exact",
-        dual_rate=DUAL_RATE,
-        **options,  # type: ignore[arg-type]
+        gradient="exact",
+        duals=rule,
     )
     optimizer = torch.optim.SGD(net.parameters(), PRIMAL_RATE)
     result: Trajectory = []
@@ -61,7 +63,7 @@ def ours(dual_after_step: bool, **options: float | str) -> Trajectory:
         lagrangian.accumulate(lagrangian.terms(x, y) if dual_after_step else terms)
         lagrangian.dual_step()
         multipliers = lagrangian.duals.multipliers.tolist()
-        result.append((multipliers, [each.detach().clone() for each in net.parameters()]))
+        result.append((multipliers, [parameter.detach().clone() for parameter in net.parameters()]))
     return result
 
 
@@ -78,7 +80,7 @@ class Problem(ConstrainedMinimizationProblem):
         self.x, self.y = regression()
 
     def parameters(self) -> list[nn.Parameter]:
-        return [each for layer in (self.first, self.middle, self.last) for each in layer.parameters()]
+        return [*self.first.parameters(), *self.middle.parameters(), *self.last.parameters()]
 
     def compute_cmp_state(self) -> CMPState:
         w, bias = torch.tanh(self.middle.weight), self.middle.bias
@@ -94,7 +96,7 @@ class Problem(ConstrainedMinimizationProblem):
             self.output: ((full - low) ** 2).mean() - TOLERANCES["output"],
             self.layer: layer - TOLERANCES["layer"],
         }
-        observed = {key: ConstraintState(violation=each.view(1)) for key, each in violations.items()}
+        observed = {key: ConstraintState(violation=violation.view(1)) for key, violation in violations.items()}
         return CMPState(loss=((full - self.y) ** 2).mean(), observed_constraints=observed)
 
 
@@ -106,8 +108,8 @@ def coopers(optimizer: type[ConstrainedOptimizer], dual: Callable[[list[Tensor]]
     result: Trajectory = []
     for _ in range(STEPS):
         constrained.roll()
-        found = [each.item() for each in multipliers]
-        result.append((found, [each.detach().clone() for each in problem.parameters()]))
+        weights = [parameter.detach().clone() for parameter in problem.parameters()]
+        result.append(([multiplier.item() for multiplier in multipliers], weights))
     return result
 
 
@@ -125,12 +127,12 @@ def ascent(multipliers: list[Tensor]) -> torch.optim.Optimizer:
 
 def test_weights_first_then_multipliers_on_fresh_slacks() -> None:
     """Algorithm 1: slacks are evaluated after the primal step."""
-    assert_same(ours(dual_after_step=True), coopers(AlternatingPrimalDualOptimizer, ascent))
+    assert_same(ours(True, Ascent(DUAL_RATE)), coopers(AlternatingPrimalDualOptimizer, ascent))
 
 
 def test_multipliers_on_the_slacks_of_the_training_batch() -> None:
     """The free variant: the slacks that the primal step saw."""
-    assert_same(ours(dual_after_step=False), coopers(SimultaneousOptimizer, ascent))
+    assert_same(ours(False, Ascent(DUAL_RATE)), coopers(SimultaneousOptimizer, ascent))
 
 
 @pytest.mark.parametrize(("damping", "nu"), [(10.0, 0.0), (60.0, 0.6)])
@@ -144,6 +146,8 @@ def test_nupi(damping: float, nu: float, dual_after_step: bool) -> None:
         return nuPI(multipliers, 1.0, Kp=proportional, Ki=integral, ema_nu=nu, init_type=start, maximize=True)
 
     optimizer = AlternatingPrimalDualOptimizer if dual_after_step else SimultaneousOptimizer
-    damped = ours(dual_after_step, dual_rule="nupi", dual_damping=damping, dual_nu=nu)
+    damped = ours(dual_after_step, NuPI(DUAL_RATE, damping, nu))
     assert_same(damped, coopers(optimizer, nupi))
-    assert damped[0][0] != pytest.approx(ours(dual_after_step)[0][0])  # the damping acts from the first step
+    assert damped[0][0] != pytest.approx(
+        ours(dual_after_step, Ascent(DUAL_RATE))[0][0]
+    )  # the damping acts from the first step

@@ -1,5 +1,6 @@
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,13 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from pdqat import Duals, InputError, Lagrangian, LayerConstraint, OutputConstraint, prepare
-from pdqat.constraints import Constraint
+from pdqat import (
+    Ascent,
+    InputError,
+    Lagrangian,
+    LayerConstraint,
+    Multiplicative,
+    NuPI,
+    OutputConstraint,
+    prepare,
+)
+from pdqat.constraints import Bound
+from pdqat.duals import DUAL_RULES, DualRule, Duals, DualState
 
-CONSTRAINTS = [
-    Constraint("output", "", "2-bit", tolerance=0.1, start=1.0),
-    Constraint("layer", "conv0", "2-bit", tolerance=0.2),
-    Constraint("channel", "conv1", "4-bit", tolerance=0.3, channels=2),
+BOUNDS = [
+    Bound("output", "", "2-bit", tolerance=0.1, start=1.0),
+    Bound("layer", "conv0", "2-bit", tolerance=0.2),
+    Bound("channel", "conv1", "4-bit", tolerance=0.3, channels=2),
 ]
 finite = st.floats(-10, 10)
 
@@ -24,11 +35,11 @@ def vector(*numbers: float) -> Tensor:
 
 
 def test_start() -> None:
-    assert Duals(CONSTRAINTS).multipliers.tolist() == [1, 0, 0, 0]
+    assert Duals(BOUNDS).multipliers.tolist() == [1, 0, 0, 0]
 
 
 def test_ascent_by_hand() -> None:
-    duals = Duals(CONSTRAINTS, rate=0.5)
+    duals = Duals(BOUNDS, Ascent(0.5))
     duals.step(vector(-0.5, 0.25, 1.0, -1.0))
     assert duals.multipliers.tolist() == [0.75, 0.125, 0.5, 0]  # 1 - 0.25, 0.125, 0.5, [-0.5]_+
     duals.step(vector(-2.0, 0.25, -0.5, 0.5))
@@ -43,12 +54,12 @@ def test_nupi_by_hand() -> None:
     slack -1      xi = 0.25 x 0.1875 - 0.75      = -0.703125     lambda = 1.875 - 0.5 + 2 (-0.890625) < 0   -> 0
     slack  0.5    xi = 0.25 x -0.703125 + 0.375  = 0.19921875    lambda = 0 + 0.25 + 2 (0.90234375)         = 2.0546875
     """
-    duals = Duals(CONSTRAINTS[:1], rate=0.5, rule="nupi", damping=2, nu=0.25)
-    found = []
+    duals = Duals(BOUNDS[:1], NuPI(0.5, damping=2, nu=0.25))
+    multipliers = []
     for slack in (1.0, 0.0, -1.0, 0.5):
         duals.step(vector(slack))
-        found.append(duals.multipliers.item())
-    assert found == [3, 1.875, 0, 2.0546875]
+        multipliers.append(duals.multipliers.item())
+    assert multipliers == [3, 1.875, 0, 2.0546875]
 
 
 def test_multiplicative_by_hand() -> None:
@@ -57,7 +68,7 @@ def test_multiplicative_by_hand() -> None:
     distances 0.4, 0.8, 0.3, 0       1 x 4^0.5 = 2    0.001 x 4^0.5 = 0.002     0.001 x 1^0.5 -> 0    0.001 x 0^0.5 -> 0
     distances 0.1, 0.2/9, 2.7, 1.2   2                0.002 x (1/9)^0.5 -> 0    0.001 x 9^0.5         0.001 x 4^0.5
     """
-    duals = Duals(CONSTRAINTS, rate=0.5, rule="multiplicative")
+    duals = Duals(BOUNDS, Multiplicative(0.5))
     tolerances = vector(0.1, 0.2, 0.3, 0.3)
     duals.step(vector(0.4, 0.8, 0.3, 0.0) - tolerances)
     torch.testing.assert_close(duals.multipliers, vector(2, 0.002, 0, 0))
@@ -65,11 +76,11 @@ def test_multiplicative_by_hand() -> None:
     torch.testing.assert_close(duals.multipliers, vector(2, 0, 0.003, 0.002))
 
 
-@pytest.mark.parametrize(("rule", "rate"), [("ascent", 2.0), ("multiplicative", 0.5)])
-def test_rules_find_the_multiplier_of_a_problem_with_a_known_answer(rule: str, rate: float) -> None:
+@pytest.mark.parametrize("rule", [Ascent(2.0), Multiplicative(0.5)], ids=str)
+def test_rules_find_the_multiplier_of_a_problem_with_a_known_answer(rule: DualRule) -> None:
     """Least (x - 1)^2 / 2 such that x^2 / 2 <= 1/8: x = 1/2, and (x - 1) + lambda x = 0 makes lambda 1."""
     tolerance = 1 / 8
-    duals = Duals([Constraint("layer", "x", "2-bit", tolerance)], rate, rule)
+    duals = Duals([Bound("layer", "x", "2-bit", tolerance)], rule)
     for _ in range(60):
         x = 1 / (1 + duals.multipliers)  # the best x for this multiplier
         duals.step(x**2 / 2 - tolerance)
@@ -78,24 +89,29 @@ def test_rules_find_the_multiplier_of_a_problem_with_a_known_answer(rule: str, r
 
 @given(st.floats(0.01, 100), st.floats(0.01, 1))
 def test_a_multiplicative_step_falls_as_far_as_it_rises(ratio: float, rate: float) -> None:
-    duals = Duals(CONSTRAINTS[:1], rate, "multiplicative")
+    duals = Duals(BOUNDS[:1], Multiplicative(rate))
     for distance in (0.1 * ratio, 0.1 / ratio):
         duals.step(vector(distance - 0.1))
     assert duals.multipliers.item() == pytest.approx(1, rel=1e-2)
 
 
 @pytest.mark.parametrize(("rule", "rate"), [("ascent", 0.01), ("nupi", 0.01), ("multiplicative", 0.5)])
-def test_each_rule_has_its_own_rate(rule: str, rate: float) -> None:
-    by_default, named = Duals(CONSTRAINTS, rule=rule), Duals(CONSTRAINTS, rate, rule)
-    for duals in (by_default, named):
+def test_rules_have_names_and_rates_of_their_own(rule: str, rate: float) -> None:
+    by_default, with_rate = Duals(BOUNDS, DUAL_RULES[rule]()), Duals(BOUNDS, DUAL_RULES[rule](rate))
+    for duals in (by_default, with_rate):
         duals.step(vector(0.3, 0.2, -0.1, 0.4))
-    assert torch.equal(by_default.multipliers, named.multipliers)
-    assert not torch.equal(by_default.multipliers, Duals(CONSTRAINTS).multipliers), "it moves"
+    assert torch.equal(by_default.multipliers, with_rate.multipliers)
+    assert not torch.equal(by_default.multipliers, Duals(BOUNDS).multipliers), "it moves"
+    assert by_default.rule.name == rule
+
+
+def test_without_a_rule_it_is_ascent() -> None:
+    assert Duals(BOUNDS).rule == Ascent(0.01)
 
 
 def test_multiplicative_needs_a_tolerance_to_divide_by() -> None:
     with pytest.raises(InputError, match="needs tolerances above 0, but that of 2-bit/layer/conv0 is 0"):
-        Duals([Constraint("layer", "conv0", "2-bit", 0.0)], rule="multiplicative")
+        Duals([Bound("layer", "conv0", "2-bit", 0.0)], Multiplicative())
 
 
 def test_a_multiplicative_step_of_a_tolerance_that_tunes_itself_by_hand() -> None:
@@ -103,7 +119,7 @@ def test_a_multiplicative_step_of_a_tolerance_that_tunes_itself_by_hand() -> Non
 
     lambda 0 counts as 0.001, t as 0.0005:  0.001 x (0.08 / 0.0005)^0.5     then towards lambda = 0.08 / 0.5
     """
-    duals = Duals([Constraint("layer", "conv0", "2-bit", 0.1, price=0.2)], rate=0.5, rule="multiplicative")
+    duals = Duals([Bound("layer", "conv0", "2-bit", 0.1, price=0.2)], Multiplicative(0.5))
     duals.step(0.08 - duals.tolerances)
     assert duals.multipliers.item() == pytest.approx(0.001 * 160**0.5)
     for _ in range(20):
@@ -114,41 +130,40 @@ def test_a_multiplicative_step_of_a_tolerance_that_tunes_itself_by_hand() -> Non
 
 @given(st.lists(st.tuples(finite, finite, finite, finite), max_size=5), st.floats(0, 5))
 def test_multipliers_are_never_negative(slacks: list[tuple[float, ...]], rate: float) -> None:
-    for rule in ("ascent", "nupi", "multiplicative"):
-        duals = Duals(CONSTRAINTS, rate, rule, damping=0.7, nu=0.3)
-        for each in slacks:
-            duals.step(vector(*each))
+    for rule in (Ascent(rate), NuPI(rate, damping=0.7, nu=0.3), Multiplicative(rate)):
+        duals = Duals(BOUNDS, rule)
+        for numbers in slacks:
+            duals.step(vector(*numbers))
             assert (duals.multipliers >= 0).all()
 
 
 @given(st.lists(st.tuples(finite, finite, finite, finite), max_size=5))
 def test_nupi_without_damping_is_ascent(slacks: list[tuple[float, ...]]) -> None:
-    ascent, nupi = Duals(CONSTRAINTS, 0.3), Duals(CONSTRAINTS, 0.3, "nupi", damping=0, nu=0.5)
-    for each in slacks:
-        ascent.step(vector(*each))
-        nupi.step(vector(*each))
+    ascent, nupi = Duals(BOUNDS, Ascent(0.3)), Duals(BOUNDS, NuPI(0.3, damping=0, nu=0.5))
+    for numbers in slacks:
+        ascent.step(vector(*numbers))
+        nupi.step(vector(*numbers))
     assert torch.equal(ascent.multipliers, nupi.multipliers)
 
 
 def test_names_in_order() -> None:
-    duals = Duals(CONSTRAINTS)
+    duals = Duals(BOUNDS)
     duals.multipliers.copy_(vector(1, 2, 3, 4))
-    assert {name: each.tolist() for name, each in duals.named().items()} == {
+    assert {name: multipliers.tolist() for name, multipliers in duals.named().items()} == {
         "2-bit/output": [1],
         "2-bit/layer/conv0": [2],
         "4-bit/channel/conv1": [3, 4],
     }
-    assert list(duals.named()) == [each.name for each in CONSTRAINTS]
+    assert list(duals.named()) == [bound.name for bound in BOUNDS]
     assert duals.named(vector(5, 6, 7, 8))["4-bit/channel/conv1"].tolist() == [7, 8]
 
 
 def test_optimisers_do_not_see_multipliers() -> None:
-    assert list(Duals(CONSTRAINTS).parameters()) == []
+    assert list(Duals(BOUNDS).parameters()) == []
 
 
 def test_a_reloaded_nupi_goes_on_as_if_nothing_happened(tmp_path: Path) -> None:
-    options = {"rate": 0.5, "rule": "nupi", "damping": 2.0, "nu": 0.25}
-    before, after = (Duals(CONSTRAINTS, **options) for _ in range(2))  # type: ignore[arg-type]
+    before, after = (Duals(BOUNDS, NuPI(0.5, damping=2.0, nu=0.25)) for _ in range(2))
     before.step(vector(0.3, 0.2, -0.1, 0.4))
     torch.save(before.state_dict(), tmp_path / "duals.pt")
     after.load_state_dict(torch.load(tmp_path / "duals.pt", weights_only=True))
@@ -160,17 +175,17 @@ def test_a_reloaded_nupi_goes_on_as_if_nothing_happened(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "others",
     [
-        CONSTRAINTS[:2],
-        [CONSTRAINTS[1], CONSTRAINTS[0], CONSTRAINTS[2]],
-        [*CONSTRAINTS[:2], Constraint("channel", "conv9", "4-bit", tolerance=0.3, channels=2)],
-        [*CONSTRAINTS[:2], Constraint("channel", "conv1", "8-bit", tolerance=0.3, channels=2)],
+        BOUNDS[:2],
+        [BOUNDS[1], BOUNDS[0], BOUNDS[2]],
+        [*BOUNDS[:2], Bound("channel", "conv9", "4-bit", tolerance=0.3, channels=2)],
+        [*BOUNDS[:2], Bound("channel", "conv1", "8-bit", tolerance=0.3, channels=2)],
     ],
     ids=["fewer", "another order", "another layer", "another plan"],
 )
-def test_multipliers_of_another_problem_are_refused(others: list[Constraint]) -> None:
+def test_multipliers_of_another_problem_are_refused(others: list[Bound]) -> None:
     state = Duals(others).state_dict()
     with pytest.raises(InputError, match="the multipliers are of another problem: they belong to 2-bit/"):
-        Duals(CONSTRAINTS).load_state_dict(state)
+        Duals(BOUNDS).load_state_dict(state)
 
 
 @pytest.mark.parametrize(
@@ -183,20 +198,103 @@ def test_multipliers_of_another_problem_are_refused(others: list[Constraint]) ->
         ({"nu": 1.0}, "nu must be from 0 to below 1"),
         ({"nu": -0.1}, "nu must be from 0 to below 1"),
         ({"nu": math.nan}, "nu must be from 0 to below 1"),
-        ({"rule": "adam"}, "unknown dual rule 'adam'"),
     ],
 )
 def test_settings_out_of_range(options: dict[str, float], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        Duals(CONSTRAINTS, **options)  # type: ignore[arg-type]
+    for rule in (NuPI, Ascent, Multiplicative) if "rate" in options else (NuPI,):
+        with pytest.raises(InputError, match=message):
+            rule(**options)
 
 
-def regression_lagrangian(bits: int = 2) -> Lagrangian:
+def test_a_name_is_not_a_rule() -> None:
+    with pytest.raises(InputError, match=r"duals is a dual rule such as Ascent\(rate=0.01\), not 'adam'"):
+        Duals(BOUNDS, "adam")  # type: ignore[arg-type]
+
+
+class Momentum(DualRule):
+    """A rule of one's own: v <- v / 2 + slack, lambda <- [lambda + rate x v]_+; v is the memory."""
+
+    def step(self, state: DualState, slacks: Tensor) -> tuple[Tensor, Tensor]:
+        velocity = state.memory / 2 + slacks
+        return (state.multipliers + self.rate * velocity).clamp(min=0), velocity
+
+    @property
+    def gain(self) -> float:
+        return 2 * self.rate  # 1 + 1/2 + 1/4 + ...
+
+
+def test_a_rule_of_ones_own() -> None:
+    """Rate 0.5: v = 1, 0.5 + 1 = 1.5, 0.75 - 4 = -3.25; lambda = 1 + 0.5, + 0.75, - 1.625; and goes on from a file."""
+    duals, reloaded = Duals(BOUNDS[:1], Momentum(0.5)), Duals(BOUNDS[:1], Momentum(0.5))
+    multipliers = []
+    for slack in (1.0, 1.0, -4.0):
+        duals.step(vector(slack))
+        multipliers.append(duals.multipliers.item())
+        reloaded.load_state_dict(duals.state_dict())
+    assert multipliers == [1.5, 2.25, 0.625]
+    for own in (duals, reloaded):
+        own.step(vector(4.0))  # v = -1.625 + 4
+    assert duals.multipliers.item() == reloaded.multipliers.item() == 0.625 + 0.5 * 2.375
+
+
+def test_a_rule_of_ones_own_trains_and_is_checked() -> None:
+    lagrangian = regression_lagrangian(rule=Momentum(2.0))
+    for x, y in batches(4, 6):
+        lagrangian(x, y)
+        slacks = lagrangian.dual_step()
+    assert lagrangian.duals.smoothed.tolist() != slacks.tolist(), "it remembers the first step"
+    tuning = Bound("layer", "conv0", "2-bit", 0.1, price=0.1)
+    Duals([tuning], Momentum(0.5))
+    with pytest.raises(
+        InputError, match=r"would overshoot: tolerance / price x dual rate must be at most 1, but is 1 x 1\.2"
+    ):
+        Duals([tuning], Momentum(0.6))
+    with pytest.raises(InputError, match="the dual rate must be zero or more"):
+        Momentum(-1.0)
+
+
+def test_another_plans_duals_take_over_by_kind_and_place() -> None:
+    """With their memory, channel by channel; what was not constrained there starts as always."""
+    rule = NuPI(0.5, damping=2.0)
+    before = Duals(BOUNDS, rule)
+    before.step(vector(0.3, 0.2, 0.1, 0.4))
+    after = Duals(
+        [
+            Bound("channel", "conv1", "mixed", tolerance=0.5, channels=2),
+            Bound("layer", "conv9", "mixed", tolerance=0.5, start=0.25),
+            Bound("layer", "conv0", "mixed", tolerance=0.5),
+            Bound("output", "", "mixed", tolerance=0.1, start=1.0),
+        ],
+        rule,
+    )
+    after.take_over(before.state_dict())
+    for key, start in (("multipliers", 0.25), ("smoothed", 0.0)):
+        output, layer, *channels = getattr(before, key).tolist()
+        assert getattr(after, key).tolist() == [*channels, start, layer, output]
+
+
+def test_nothing_is_taken_over_from_duals_of_another_shape() -> None:
+    """Other channel counts, an older state that does not say them, and no state at all."""
+    before = Duals(BOUNDS, Ascent(1.0))
+    before.step(vector(0.3, 0.2, 0.1, 0.4))
+    wider = Duals([Bound("channel", "conv1", "mixed", tolerance=0.5, channels=3)])
+    wider.take_over(before.state_dict())
+    assert wider.multipliers.tolist() == [0, 0, 0]
+    older = before.state_dict()
+    older["_extra_state"] = {"names": older["_extra_state"]["names"]}
+    states: tuple[dict[str, Any], ...] = (older, {})
+    for state in states:
+        fresh = Duals(BOUNDS)
+        fresh.take_over(state)
+        assert fresh.multipliers.tolist() == [1, 0, 0, 0]
+
+
+def regression_lagrangian(bits: int = 2, rule: DualRule | None = None) -> Lagrangian:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 2)).double()
     net = prepare(model, torch.rand(4, 3, dtype=torch.float64), bits)
     constraints = [OutputConstraint("squared", 0.01), LayerConstraint("squared", 0.001)]
-    return Lagrangian(net, F.mse_loss, constraints, dual_rate=2.0)
+    return Lagrangian(net, F.mse_loss, constraints, duals=rule or Ascent(2.0))
 
 
 def batches(*sizes: int) -> list[tuple[Tensor, Tensor]]:

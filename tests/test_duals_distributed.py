@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
-from pdqat import Lagrangian, LayerConstraint, OutputConstraint, prepare
+from pdqat import Ascent, Lagrangian, LayerConstraint, OutputConstraint, prepare
 
 WORLD = 2
 EPOCHS = 2
@@ -22,25 +22,25 @@ def lagrangian_and_data() -> tuple[Lagrangian, Tensor, Tensor]:
     model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 2)).double()
     x, y = torch.rand(12, 3, dtype=torch.float64) * 4, torch.arange(12) % 2
     constraints = [OutputConstraint("kl", 1e-5), LayerConstraint("squared", 1e-4)]
-    return Lagrangian(prepare(model, x, 2), F.cross_entropy, constraints, dual_rate=50.0), x, y
+    return Lagrangian(prepare(model, x, 2), F.cross_entropy, constraints, duals=Ascent(50.0)), x, y
 
 
 def rank_main(rank: int, folder: str) -> None:
     """One rank: the multipliers after each epoch, in a file; with and without DistributedDataParallel."""
     torch.set_num_threads(1)
     torch.distributed.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=WORLD)
-    found: dict[str, list[list[float]]] = {}
+    multipliers: dict[str, list[list[float]]] = {}
     for wrapped in (False, True):
         lagrangian, x, y = lagrangian_and_data()
         module = DistributedDataParallel(lagrangian) if wrapped else lagrangian
-        epochs = found.setdefault(f"wrapped {wrapped}", [])
+        epochs = multipliers.setdefault(f"wrapped {wrapped}", [])
         for _ in range(EPOCHS):
             for batch in BATCHES[rank]:
                 module(x[batch], y[batch])
             lagrangian.dual_step()
             epochs.append(lagrangian.duals.multipliers.tolist())
     torch.distributed.destroy_process_group()
-    torch.save(found, f"{folder}/{rank}.pt")
+    torch.save(multipliers, f"{folder}/{rank}.pt")
 
 
 def test_multipliers_of_two_processes(tmp_path: Path) -> None:

@@ -1,23 +1,20 @@
-"""The command as a person uses it, and as a machine that fails does; and what the README shows."""
+"""The command as a person uses it, and as a machine that fails does."""
 
 import os
 import random
-import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pdqat.cli import main
 from pdqat.data import default_folder
 from pdqat.data.cifar_files import find
-from pdqat.training import Run
+from pdqat.runs.folder import Run
 from same_run import assert_same_run, heed_interrupts
 
-README = Path(__file__).parents[1] / "README.md"
 EPOCHS = 10
 OPTIONS = f"--train-images 128 --batch-size 32 --epochs {EPOCHS} --lr 0.005 --dual-rate 0.5".split()
 POLL = 0.005
@@ -25,7 +22,7 @@ POLL = 0.005
 
 def start(*arguments: str | Path) -> subprocess.Popen[str]:
     """The command in a process of its own, on one thread."""
-    command = [sys.executable, "-m", "pdqat.cli", *map(str, arguments)]
+    command = [sys.executable, "-m", "pdqat", *map(str, arguments)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command,
@@ -115,28 +112,13 @@ def test_a_run_killed_at_any_moment_and_resumed_equals_an_undisturbed_one(
     assert_same_run(undisturbed, Run.open(folder))
 
 
-def python_blocks(text: str) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-
-
-def test_what_the_readme_shows_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The blocks are one program, as a reader takes them."""
-    blocks = python_blocks(README.read_text(encoding="utf-8"))
-    assert len(blocks) >= 2
-    assert any(block.startswith("# own loop") for block in blocks)
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "readme"}
-    for number, block in enumerate(blocks, start=1):
-        exec(compile(block, f"README.md, python block {number}", "exec"), names)
-
-
 @pytest.mark.slow
 def test_the_quick_start_ends_with_an_accurate_network_in_two_bits(tmp_path: Path) -> None:
     finish(start("train", "--preset", "quickstart", "--out", tmp_path / "run"))
     summary = Run.open(tmp_path / "run").summary()
     assert summary["accuracy"]["2-bit"]["test"] > 0.95
     assert summary["accuracy"]["full"]["test"] > 0.95
-    assert sum(each["satisfied"] for each in summary["constraints"]) >= 8
+    assert sum(bound["satisfied"] for bound in summary["constraints"]) >= 8
 
 
 @pytest.mark.slow

@@ -8,7 +8,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdqat import BlockConstraint, ChannelConstraint, Lagrangian, LayerConstraint, Network, OutputConstraint, prepare
+from pdqat import (
+    Ascent,
+    BlockConstraint,
+    ChannelConstraint,
+    Constraint,
+    Lagrangian,
+    LayerConstraint,
+    Network,
+    OutputConstraint,
+    prepare,
+)
 from pdqat.quantizers import SCHEMES
 
 CLASSES = 3
@@ -79,7 +89,7 @@ class Encoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         h = self.embed(x)
         a = self.norm0(h)
-        q, k, v = (each(a).unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in (self.q, self.k, self.v))
+        q, k, v = (layer(a).unflatten(-1, (self.heads, -1)).transpose(1, 2) for layer in (self.q, self.k, self.v))
         h = h + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
         h = h + self.down(F.gelu(self.up(self.norm1(h))))
         y: Tensor = self.head(h.mean(1))
@@ -125,8 +135,8 @@ def prepared(name: str, quantizer: str, seed: int = 0) -> Network:
     return prepare(MODELS[name][0](), batch(name, seed)[0], [2, "w4a8"], quantizer=quantizer)
 
 
-def train(net: Network, name: str, constraints: list[OutputConstraint | LayerConstraint | ChannelConstraint]) -> None:
-    lagrangian = Lagrangian(net, F.cross_entropy, constraints, gradient="straight-through", dual_rate=1.0)
+def train(net: Network, name: str, constraints: list[Constraint]) -> None:
+    lagrangian = Lagrangian(net, F.cross_entropy, constraints, gradient="straight-through", duals=Ascent(1.0))
     optimizer = torch.optim.Adam(lagrangian.parameters(), 0.01)
     for step in range(2):
         optimizer.zero_grad()
@@ -161,8 +171,8 @@ def test_trained_saved_and_loaded(name: str, quantizer: str, tmp_path: Path) -> 
     fresh = prepared(name, quantizer, seed=1)
     fresh.load_state_dict(torch.load(tmp_path / "model.pt", weights_only=True))
     x, _ = batch(name, 2)
-    expected, found = outputs(net, x), outputs(fresh, x)
-    assert {view for view in expected if not torch.equal(expected[view], found[view])} == set()
+    expected, loaded = outputs(net, x), outputs(fresh, x)
+    assert {view for view in expected if not torch.equal(expected[view], loaded[view])} == set()
     assert not torch.allclose(expected["full"], expected["2-bit"])
     assert not torch.equal(expected["w4a8"], expected["2-bit"])
 

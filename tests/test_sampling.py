@@ -5,8 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdqat import BlockConstraint, ChannelConstraint, Lagrangian, LayerConstraint, OutputConstraint, prepare
-from pdqat.constraints import Requirement
+from pdqat import BlockConstraint, ChannelConstraint, Constraint, Lagrangian, LayerConstraint, OutputConstraint, prepare
 from pdqat.layers.recorder import Recorder
 
 BATCH = 64
@@ -30,7 +29,7 @@ def _seed() -> None:
     torch.manual_seed(3)
 
 
-def made(model: nn.Module, example: Tensor, constraint: Requirement, part: float) -> Lagrangian:
+def made(model: nn.Module, example: Tensor, constraint: Constraint, part: float) -> Lagrangian:
     net = prepare(model, example, 2)
     lagrangian = Lagrangian(net, F.cross_entropy, [OutputConstraint(), constraint], layer_sample=part)
     lagrangian.duals.multipliers.fill_(0.5)
@@ -53,7 +52,7 @@ def test_the_estimate_is_the_distance_on_the_drawn_rows(distance: str) -> None:
     lagrangian = made(model, x, LayerConstraint(distance), PART)
     rows = drawn(7)
     torch.manual_seed(7)
-    found = lagrangian.terms(x, y).distances[1]
+    estimate = lagrangian.terms(x, y).distances[1]
 
     weight = middle.weight.detach()
     squashed = weight.tanh() / weight.tanh().abs().max()
@@ -66,11 +65,11 @@ def test_the_estimate_is_the_distance_on_the_drawn_rows(distance: str) -> None:
     else:
         difference = full - low  # the head is not quantised: nothing clips what it reads
         expected = (difference.square() if distance == "squared" else difference.abs()).mean()
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(estimate, expected, rtol=1e-4, atol=1e-7)
 
 
 @pytest.mark.parametrize("constraint", [LayerConstraint("squared"), ChannelConstraint("absolute")])
-def test_estimates_are_unbiased_whatever_norm_follows(constraint: Requirement) -> None:
+def test_estimates_are_unbiased_whatever_norm_follows(constraint: Constraint) -> None:
     x, y = torch.rand(BATCH, 1, 6, 6), torch.randint(3, (BATCH,))
     whole = made(conv_net(), x, constraint, 1.0).terms(x, y).distances
     sampled = made(conv_net(), x, constraint, PART)
@@ -96,7 +95,7 @@ def test_gradients_are_unbiased_too() -> None:
         lagrangian.zero_grad()
         lagrangian.value(lagrangian.terms(x, y)).backward()  # type: ignore[no-untyped-call]
         return torch.cat(
-            [each.weight.grad.flatten() for each in lagrangian.net.layers.values() if each.weight.grad is not None]
+            [layer.weight.grad.flatten() for layer in lagrangian.net.layers.values() if layer.weight.grad is not None]
         )
 
     whole = gradients(made(conv_net(), x, LayerConstraint("squared"), 1.0))
@@ -148,11 +147,11 @@ def test_a_single_sample_without_a_batch_dimension_is_compared_whole() -> None:
     def loss(output: Tensor, target: Tensor) -> Tensor:
         return F.mse_loss(output, target)
 
-    found = [
+    distances = [
         Lagrangian(net, loss, [LayerConstraint()], layer_sample=part).terms(x, torch.zeros(3)).distances
         for part in (1.0, PART)
     ]
-    assert torch.equal(*found)
+    assert torch.equal(*distances)
 
 
 @pytest.mark.parametrize(("size", "rows"), [(128, 32), (100, 25), (64, 16), (40, 16), (16, 16), (3, 3), (1, 1)])

@@ -13,8 +13,7 @@ import math
 
 import pytest
 
-from pdqat import Lagrangian, LayerConstraint, OutputConstraint
-from pdqat.constraints import Requirement
+from pdqat import Ascent, Constraint, Lagrangian, LayerConstraint, OutputConstraint
 from scalar_problem import ENERGY, GOAL, NEAREST, Z, prepared, solve, squared_to_goal
 
 
@@ -28,12 +27,12 @@ def sensitivity(tolerance: float) -> float:
     return (optimal_value(tolerance - step) - optimal_value(tolerance + step)) / (2 * step)
 
 
-@pytest.mark.parametrize("requirement", [LayerConstraint, OutputConstraint])
+@pytest.mark.parametrize("kind", [LayerConstraint, OutputConstraint])
 @pytest.mark.parametrize("tolerance", [0.02, 0.05, 0.12])
-def test_multiplier_is_the_price_of_the_tolerance(requirement: type[Requirement], tolerance: float) -> None:
-    constraint = requirement("squared", tolerance)  # type: ignore[call-arg]
+def test_multiplier_is_the_price_of_the_tolerance(kind: type[Constraint], tolerance: float) -> None:
+    constraint = kind("squared", tolerance)  # type: ignore[call-arg]
     price = sensitivity(tolerance)
-    lagrangian = Lagrangian(prepared([2.3]), squared_to_goal, [constraint], dual_rate=0.5 / tolerance)
+    lagrangian = Lagrangian(prepared([2.3]), squared_to_goal, [constraint], duals=Ascent(0.5 / tolerance))
     solve(lagrangian, GOAL * Z)
     assert price > 0.2
     assert lagrangian.duals.multipliers.item() == pytest.approx(price, rel=0.02)
@@ -42,11 +41,11 @@ def test_multiplier_is_the_price_of_the_tolerance(requirement: type[Requirement]
     assert lagrangian.terms(Z, GOAL * Z).loss.item() == pytest.approx(optimal_value(tolerance), rel=0.05)
 
 
-@pytest.mark.parametrize("requirement", [LayerConstraint, OutputConstraint])
-def test_a_slack_constraint_has_no_price(requirement: type[Requirement]) -> None:
+@pytest.mark.parametrize("kind", [LayerConstraint, OutputConstraint])
+def test_a_slack_constraint_has_no_price(kind: type[Constraint]) -> None:
     tolerance = 1.2 * ENERGY * (GOAL - NEAREST) ** 2
-    constraint = requirement("squared", tolerance)  # type: ignore[call-arg]
-    lagrangian = Lagrangian(prepared([2.1]), squared_to_goal, [constraint], dual_rate=1.0)
+    constraint = kind("squared", tolerance)  # type: ignore[call-arg]
+    lagrangian = Lagrangian(prepared([2.1]), squared_to_goal, [constraint], duals=Ascent(1.0))
     lagrangian.duals.multipliers.fill_(0.7)
     solve(lagrangian, GOAL * Z)
     assert sensitivity(tolerance) == 0
@@ -61,7 +60,7 @@ def test_each_layer_has_its_own_price() -> None:
         prepared([2.3, 2.3, 2.3]),
         lambda output, goal: 3 * squared_to_goal(output, goal),  # a sum over the three
         [LayerConstraint("squared", tolerances)],
-        dual_rate=10.0,
+        duals=Ascent(10.0),
     )
     solve(lagrangian, GOAL * Z.expand(-1, 3))
     prices = lagrangian.duals.multipliers.tolist()

@@ -7,14 +7,11 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-import pdqat
-from pdqat.allocation.command import add_commands as add_plan_commands
-from pdqat.data.command import add_commands as add_data_commands
+from pdqat.commands import bench, data, evaluate, export, paper, plan, sensitivity, show, train, verify
 from pdqat.errors import InputError
-from pdqat.export.command import add_commands as add_export_commands
-from pdqat.paper.command import add_commands as add_paper_commands
-from pdqat.training.command import add_commands as add_training_commands
+from pdqat.version import __version__
 
+COMMANDS = (train, evaluate, show, sensitivity, plan, export, verify, bench, paper, data)
 BAD_INPUT = 2
 INTERRUPTED = 130
 
@@ -58,16 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="pdqat", description="Train PyTorch models that survive low precision.")
-    parser.add_argument("--version", action="version", version=f"pdqat {pdqat.__version__}")
+    parser.add_argument("--version", action="version", version=f"pdqat {__version__}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    add_training_commands(commands)
-    add_plan_commands(commands)
-    add_export_commands(commands)
-    add_paper_commands(commands)
-    add_data_commands(commands)
+    for command in COMMANDS:
+        command.add_command(commands)
     return parser
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

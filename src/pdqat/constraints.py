@@ -1,7 +1,7 @@
 """Constraints: where f and f^q must stay close, by which distance, and how close (problem QRL of the paper).
 
-A requirement such as `LayerConstraint(tolerance=0.1)` is what a user states; for a network it resolves to
-`Constraint`s, one for every layer and plan. The slack of a constraint is its mean distance minus its tolerance.
+A constraint such as `LayerConstraint(tolerance=0.1)` is what a user states; for a network it resolves to `Bound`s, one
+for every layer and plan. The slack of a bound is its mean distance minus its tolerance.
 
 A tolerance with a price tunes itself (resilient constrained learning): it is a variable t of the problem that costs
 
@@ -14,7 +14,7 @@ multiplier is high, tight where that is low, and the given tolerance exactly whe
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, TypeVar, final
 
@@ -39,8 +39,8 @@ for the relative distance the noise-to-signal ratio of a uniformly distributed v
 
 
 @dataclass(frozen=True)
-class Constraint:
-    """Mean distance <= tolerance, for one view; with `channels` > 1, for each channel on its own."""
+class Bound:
+    """Mean distance <= tolerance, at one place of one view; with `channels` > 1, for each channel on its own."""
 
     kind: str
     where: str
@@ -68,22 +68,27 @@ class Constraint:
         return "/".join(part for part in (self.view, self.kind, self.where) if part)
 
 
-class Requirement(ABC):
-    """What a user asks of every plan of a network."""
+class Constraint(ABC):
+    """What a user asks of every plan of a network. Subclass it for a constraint of your own."""
+
+    kind: ClassVar[str]
+    """What its bounds are called by."""
 
     @abstractmethod
-    def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
-        """One constraint for every place under this plan."""
+    def resolve(self, net: Network, plan: BitPlan) -> list[Bound]:
+        """One bound for every place under this plan."""
 
     @abstractmethod
     def request(self, net: Network, plan: BitPlan) -> Request | None:
         """What a recorder has to watch during the forward under this plan."""
 
     @abstractmethod
-    def distances(
-        self, constraints: Sequence[Constraint], full: Tensor, low: Tensor, recorder: Recorder
-    ) -> list[Tensor]:
-        """Mean distance of each constraint on this batch, as vectors with an entry per channel."""
+    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
+        """Mean distance of each bound on this batch, as vectors with an entry per channel."""
+
+    def under_other_bits(self, bounds: Sequence[Bound]) -> "Constraint":
+        """The constraint for the same model under a plan with other bits; `bounds` are those it resolved to so far."""
+        return self
 
 
 class OutputDistance(StrEnum):
@@ -110,39 +115,42 @@ class OutputDistance(StrEnum):
 
 @final
 @dataclass(frozen=True)
-class OutputConstraint(Requirement):
+class OutputConstraint(Constraint):
     """f and f^q agree at the model's output. Its multiplier starts at 1, as in Algorithm 1."""
 
     distance: OutputDistance | str = OutputDistance.KL
     tolerance: float | None = None
     price: float | None = None
+    kind = "output"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "distance", choice(OutputDistance, self.distance, "output distance"))
         _check_tolerance(self.tolerance)
         _check_price(self.price)
 
-    def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
-        """One constraint."""
+    def resolve(self, net: Network, plan: BitPlan) -> list[Bound]:
+        """One bound."""
         smallest = default_tolerance(plan.lowest_bits_in())
         usual = smallest**2 if self.distance is OutputDistance.KL else smallest
         tolerance = usual if self.tolerance is None else self.tolerance
-        return [Constraint("output", "", plan.name, tolerance, start=1.0, price=self.price)]
+        return [Bound(self.kind, "", plan.name, tolerance, start=1.0, price=self.price)]
 
     def request(self, net: Network, plan: BitPlan) -> Request | None:
         """The outputs are at hand: nothing to watch."""
         return None
 
-    def distances(
-        self, constraints: Sequence[Constraint], full: Tensor, low: Tensor, recorder: Recorder
-    ) -> list[Tensor]:
+    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
         """Of the two outputs."""
         return [OutputDistance(self.distance).between(full, low).view(1)]
+
+    def under_other_bits(self, bounds: Sequence[Bound]) -> "OutputConstraint":
+        """With the tolerance as it is: what the model is for does not change with the bits of single layers."""
+        return replace(self, tolerance=bounds[0].tolerance) if bounds else self
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a network is compared with itself: a layer or a block, its bits and its number of constraints."""
+    """Where a network is compared with itself: a layer or a block, its bits and its number of multipliers."""
 
     name: str
     bits: int | None
@@ -150,13 +158,12 @@ class Place:
 
 
 @dataclass(frozen=True)
-class ActivationConstraint(Requirement):
+class ActivationConstraint(Constraint):
     """Parts of the network agree with themselves in full precision on the same low-precision input."""
 
     distance: Distance | str = Distance.RELATIVE
     tolerance: Tolerance = None
     price: float | None = None
-    kind: ClassVar[str]
     per_channel: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -169,16 +176,14 @@ class ActivationConstraint(Requirement):
         """What is compared under this plan."""
 
     @final
-    def resolve(self, net: Network, plan: BitPlan) -> list[Constraint]:
-        """One constraint per place."""
+    def resolve(self, net: Network, plan: BitPlan) -> list[Bound]:
+        """One bound per place."""
         places = self.places(net, plan)
         if isinstance(self.tolerance, Mapping):
             known = dict.fromkeys([*net.layers, *(place.name for place in places)])
             check_all_match(self.tolerance, known, "the tolerance for")
         return [
-            Constraint(
-                self.kind, place.name, plan.name, self._tolerance(place), channels=place.channels, price=self.price
-            )
+            Bound(self.kind, place.name, plan.name, self._tolerance(place), channels=place.channels, price=self.price)
             for place in places
         ]
 
@@ -188,12 +193,10 @@ class ActivationConstraint(Requirement):
         return Request(frozenset(place.name for place in self.places(net, plan)), Distance(self.distance))
 
     @final
-    def distances(
-        self, constraints: Sequence[Constraint], full: Tensor, low: Tensor, recorder: Recorder
-    ) -> list[Tensor]:
-        """As recorded during the forward; one number for all channels unless each has its own constraint."""
-        found = [recorder.distance(Distance(self.distance), constraint.where) for constraint in constraints]
-        return found if self.per_channel else [distance.mean().view(1) for distance in found]
+    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
+        """As recorded during the forward; one number for all channels unless each has its own multiplier."""
+        by_channel = [recorder.distance(Distance(self.distance), bound.where) for bound in bounds]
+        return by_channel if self.per_channel else [distance.mean().view(1) for distance in by_channel]
 
     def _tolerance(self, place: Place) -> float:
         given = self.tolerance if isinstance(self.tolerance, Mapping) else {"*": self.tolerance}
@@ -247,6 +250,13 @@ class BlockConstraint(ActivationConstraint):
         for block in self.blocks:
             net.watch_block(block)
         return [Place(block, plan.lowest_bits_in(block)) for block in self.blocks]
+
+
+CONSTRAINTS: dict[str, type[OutputConstraint] | type[ActivationConstraint]] = {
+    constraint.kind: constraint
+    for constraint in (OutputConstraint, LayerConstraint, ChannelConstraint, BlockConstraint)
+}
+"""The constraints that files know by their kind."""
 
 
 def default_tolerance(bits: int | None) -> float:

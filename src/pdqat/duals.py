@@ -1,151 +1,267 @@
-"""Duals: the multipliers, one per constraint (per channel where a constraint has several), never negative.
+"""Duals: the multipliers, one per bound (per channel where a bound has several), never negative.
 
-ascent (Algorithm 1)    lambda <- [lambda + rate x slack]_+
-nuPI                    xi_t   = nu xi_{t-1} + (1 - nu) slack_t
-                        lambda <- [lambda + rate x slack_t + damping x (xi_t - xi_{t-1})]_+       with xi_{-1} = 0
-
-multiplicative          lambda <- max(lambda, 0.001) x (distance / tolerance)^rate, and 0 if that is 0.001 or less
-
-nuPI (Sohrabi et al. 2024) is a PI controller on the slack; its second term damps the oscillation of plain ascent.
-A slack has no upper limit but is never below -tolerance, so plain ascent rises fast and falls slowly; the ratio of
-distance and tolerance moves a multiplier down as fast as up, whatever the size of either (in the way of GECO, Rezende
-and Viola 2018).
+A dual rule says how multipliers follow slacks: `Ascent`, `NuPI`, `Multiplicative`, or a subclass of `DualRule`.
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from enum import StrEnum
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
 
-from pdqat.constraints import Constraint, choice
+from pdqat.constraints import Bound
 from pdqat.errors import InputError
 
-
-class DualRule(StrEnum):
-    """How multipliers follow slacks."""
-
-    ASCENT = "ascent"
-    NUPI = "nupi"
-    MULTIPLICATIVE = "multiplicative"
-
-
-RATES = {DualRule.ASCENT: 0.01, DualRule.NUPI: 0.01, DualRule.MULTIPLICATIVE: 0.5}
-"""The step size of each rule where none is given: Algorithm 1's, and half the way, in logarithms."""
 LEAST = 1e-3
-"""Smaller multipliers are 0, and count as this in a multiplicative step, since 0 would stay 0."""
+"""Smaller multipliers are 0 for the multiplicative rule, and count as this in its step, since 0 would stay 0."""
+
+
+@dataclass(frozen=True)
+class DualState:
+    """What a rule starts a step from."""
+
+    multipliers: Tensor
+    memory: Tensor
+    """A number per multiplier that a rule keeps from step to step; zeros at first."""
+    tolerances_at: Callable[[Tensor], Tensor]
+    """The tolerances that belong to given multipliers: tolerances with a price move with theirs."""
+
+
+@dataclass(frozen=True)
+class DualRule(ABC):
+    """How multipliers follow slacks.
+
+    Args:
+        rate: the step size, 0 or more.
+    """
+
+    rate: float = 0.01
+    name: ClassVar[str]
+    """What the rule is called in configurations."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.rate) and self.rate >= 0):
+            raise InputError(f"the dual rate must be zero or more and finite, not {self.rate}")
+
+    @abstractmethod
+    def step(self, state: DualState, slacks: Tensor) -> tuple[Tensor, Tensor]:
+        """The multipliers and the memory after a step on these slacks."""
+
+    @property
+    @abstractmethod
+    def gain(self) -> float:
+        """By how much one step can move a multiplier, per unit of slack."""
+
+    def check(self, bounds: Iterable[Bound]) -> None:
+        """Raise InputError if the rule can't work for these bounds.
+
+        A tolerance that tunes itself moves by r x gain of its slack, with r = tolerance / price; beyond 1 it would
+        overshoot by its own feedback.
+        """
+        for bound in bounds:
+            if bound.relaxation * self.gain > 1 + 1e-6:
+                raise InputError(
+                    f"the tolerance of {bound.name} would overshoot: tolerance / price x {self._gain_in_words} must be "
+                    f"at most 1, but is {bound.relaxation:g} x {self.gain:g}"
+                )
+
+    _gain_in_words: ClassVar[str] = "dual rate"
+
+
+@final
+@dataclass(frozen=True)
+class Ascent(DualRule):
+    """Algorithm 1 of the paper: lambda <- [lambda + rate x slack]_+.
+
+    >>> state = DualState(torch.tensor([1.0, 0.0]), torch.zeros(2), lambda multipliers: torch.zeros(2))
+    >>> Ascent(0.5).step(state, torch.tensor([0.2, -0.2]))[0]
+    tensor([1.1000, 0.0000])
+    """
+
+    name = "ascent"
+
+    def step(self, state: DualState, slacks: Tensor) -> tuple[Tensor, Tensor]:
+        """In the direction of the slacks."""
+        return (state.multipliers + self.rate * slacks).clamp(min=0), state.memory
+
+    @property
+    def gain(self) -> float:
+        """The rate."""
+        return self.rate
+
+
+@final
+@dataclass(frozen=True)
+class NuPI(DualRule):
+    """A PI controller on the slack (Sohrabi et al. 2024), whose second term damps the oscillation of plain ascent.
+
+        xi_t   = nu xi_{t-1} + (1 - nu) slack_t                                     with xi_{-1} = 0
+        lambda <- [lambda + rate x slack_t + damping x (xi_t - xi_{t-1})]_+
+
+    Args:
+        rate: the step size, 0 or more.
+        damping: the proportional gain, 0 or more.
+        nu: how much of the smoothed slack is kept, from 0 to below 1.
+    """
+
+    damping: float = 0.0
+    nu: float = 0.0
+    name = "nupi"
+    _gain_in_words = "(dual rate + 2 x damping x (1 - nu) / (1 + nu))"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (math.isfinite(self.damping) and self.damping >= 0):
+            raise InputError(f"the nuPI damping must be zero or more and finite, not {self.damping}")
+        if not 0 <= self.nu < 1:
+            raise InputError(f"the nuPI factor nu must be from 0 to below 1, not {self.nu}")
+
+    def step(self, state: DualState, slacks: Tensor) -> tuple[Tensor, Tensor]:
+        """By the slacks, and by how the smoothed slacks, which are the memory, have changed."""
+        smoothed = self.nu * state.memory + (1 - self.nu) * slacks
+        update = self.rate * slacks + self.damping * (smoothed - state.memory)
+        return (state.multipliers + update).clamp(min=0), smoothed
+
+    @property
+    def gain(self) -> float:
+        """The damping swings a multiplier by up to 2 x damping x (1 - nu) / (1 + nu) more than the rate."""
+        return self.rate + 2 * self.damping * (1 - self.nu) / (1 + self.nu)
+
+
+@final
+@dataclass(frozen=True)
+class Multiplicative(DualRule):
+    """lambda <- max(lambda, 0.001) x (distance / tolerance)^rate, and 0 if that is 0.001 or less.
+
+    A slack has no upper limit but is never below -tolerance, so plain ascent rises fast and falls slowly; the ratio of
+    distance and tolerance moves a multiplier down as fast as up, whatever the size of either (in the way of GECO,
+    Rezende and Viola 2018).
+
+    Args:
+        rate: the part of the way that a step goes, in logarithms.
+    """
+
+    rate: float = 0.5
+    name = "multiplicative"
+
+    def step(self, state: DualState, slacks: Tensor) -> tuple[Tensor, Tensor]:
+        """By the ratio of distance and tolerance."""
+        least = state.multipliers.new_tensor(LEAST)
+        counted = state.multipliers.clamp(min=least)
+        distances = slacks + state.tolerances_at(state.multipliers)
+        moved = counted * (distances / state.tolerances_at(counted)).clamp(min=0) ** self.rate
+        return torch.where(moved > least, moved, 0.0), state.memory
+
+    @property
+    def gain(self) -> float:
+        """It goes the part `rate` of the way, whatever tolerance and price."""
+        return self.rate
+
+    def check(self, bounds: Iterable[Bound]) -> None:
+        """Tolerances are divided by, so none may be 0."""
+        for bound in bounds:
+            if bound.tolerance == 0:
+                raise InputError(
+                    f"the dual rule 'multiplicative' needs tolerances above 0, but that of {bound.name} is 0"
+                )
+            if bound.price is not None and self.rate > 1:
+                raise InputError(
+                    f"the tolerance of {bound.name} would overshoot: the dual rate must be at most 1 for the rule "
+                    f"'multiplicative', not {self.rate:g}"
+                )
+
+
+DUAL_RULES: dict[str, type[DualRule]] = {rule.name: rule for rule in (Ascent, NuPI, Multiplicative)}
+"""The rules that configurations know by name."""
 
 
 class Duals(nn.Module):
-    """The multipliers of an ordered list of constraints, as one vector in the state_dict beside their names."""
+    """The multipliers of an ordered list of bounds, as one vector in the state_dict beside their names."""
 
     multipliers: Tensor
     smoothed: Tensor
+    """The rule's memory."""
     relaxation: Tensor
+    """The tolerance that each unit of a multiplier brings with it."""
     _fixed: Tensor
 
-    def __init__(
-        self,
-        constraints: Sequence[Constraint],
-        rate: float | None = None,
-        rule: DualRule | str = DualRule.ASCENT,
-        damping: float = 0.0,
-        nu: float = 0.0,
-    ) -> None:
+    def __init__(self, bounds: Sequence[Bound], rule: DualRule | None = None) -> None:
         super().__init__()
-        self.rule = choice(DualRule, rule, "dual rule")
-        rate = RATES[self.rule] if rate is None else rate
-        if not (math.isfinite(rate) and rate >= 0):
-            raise InputError(f"the dual rate must be zero or more and finite, not {rate}")
-        if not (math.isfinite(damping) and damping >= 0):
-            raise InputError(f"the nuPI damping must be zero or more and finite, not {damping}")
-        if not 0 <= nu < 1:
-            raise InputError(f"the nuPI factor nu must be from 0 to below 1, not {nu}")
-        self.constraints = tuple(constraints)
-        if self.rule is DualRule.MULTIPLICATIVE:
-            self._check_tolerances()
-        self.rate, self.damping, self.nu = rate, damping, nu
-        each_channel = [each for each in self.constraints for _ in range(each.channels)]
-        self.register_buffer("multipliers", torch.tensor([each.start for each in each_channel]))
-        self.register_buffer("smoothed", torch.zeros(len(each_channel)))
-        fixed = [0.0 if each.price else each.tolerance for each in each_channel]
-        relaxation = [each.relaxation for each in each_channel]
+        self.rule = Ascent() if rule is None else rule
+        if not isinstance(self.rule, DualRule):
+            raise InputError(f"duals is a dual rule such as Ascent(rate=0.01), not {rule!r}")
+        self.bounds = tuple(bounds)
+        self.rule.check(self.bounds)
+        per_channel = [bound for bound in self.bounds for _ in range(bound.channels)]
+        self.register_buffer("multipliers", torch.tensor([bound.start for bound in per_channel]))
+        self.register_buffer("smoothed", torch.zeros(len(per_channel)))
+        fixed = [0.0 if bound.price else bound.tolerance for bound in per_channel]
+        relaxation = [bound.relaxation for bound in per_channel]
         self.register_buffer("_fixed", torch.tensor(fixed, dtype=torch.float64), persistent=False)
         self.register_buffer("relaxation", torch.tensor(relaxation, dtype=torch.float64), persistent=False)
 
     @property
     def tolerances(self) -> Tensor:
-        """Of every multiplier's constraint: as given, or where its multiplier has brought it."""
+        """Of every multiplier's bound: as given, or where its multiplier has brought it."""
         return self._tolerances_at(self.multipliers)
 
     def _tolerances_at(self, multipliers: Tensor) -> Tensor:
         return self._fixed + self.relaxation * multipliers
 
-    def check_relaxation(self, constraints: Iterable[Constraint]) -> None:
-        """Refuse steps that would make a tolerance that tunes itself overshoot by its own feedback.
-
-        With r = tolerance / price, a step of ascent moves the tolerance by r x rate of its slack; nuPI's damping swings
-        it by up to 2 r x damping x (1 - nu) / (1 + nu) more. A multiplicative step goes the part `rate` of the way, in
-        logarithms, whatever r.
-        """
-        if self.rule is DualRule.MULTIPLICATIVE:
-            for each in constraints:
-                if each.price is not None and self.rate > 1:
-                    raise InputError(
-                        f"the tolerance of {each.name} would overshoot: the dual rate must be at most 1 for the rule "
-                        f"'multiplicative', not {self.rate:g}"
-                    )
-            return
-        swing = 2 * self.damping * (1 - self.nu) / (1 + self.nu) if self.rule is DualRule.NUPI else 0.0
-        for each in constraints:
-            if each.relaxation * (self.rate + swing) > 1 + 1e-6:
-                damped = " + 2 x damping x (1 - nu) / (1 + nu)" if swing else ""
-                raise InputError(
-                    f"the tolerance of {each.name} would overshoot: tolerance / price x (dual rate{damped}) must be at "
-                    f"most 1, but is {each.relaxation:g} x {self.rate + swing:g}"
-                )
-
-    def _check_tolerances(self) -> None:
-        for each in self.constraints:
-            if each.tolerance == 0:
-                raise InputError(
-                    f"the dual rule 'multiplicative' needs tolerances above 0, but that of {each.name} is 0"
-                )
-
     @torch.no_grad()
     def step(self, slacks: Tensor) -> None:
         """Follow the slacks, staying at 0 or above."""
-        if self.rule is DualRule.MULTIPLICATIVE:
-            least = self.multipliers.new_tensor(LEAST)
-            counted = self.multipliers.clamp(min=least)
-            ratios = ((slacks + self.tolerances) / self._tolerances_at(counted)).clamp(min=0)
-            moved = counted * ratios**self.rate
-            self.multipliers.copy_(torch.where(moved > least, moved, 0.0))
-            return
-        update = self.rate * slacks
-        if self.rule is DualRule.NUPI:
-            smoothed = self.nu * self.smoothed + (1 - self.nu) * slacks
-            update = update + self.damping * (smoothed - self.smoothed)
-            self.smoothed.copy_(smoothed)
-        self.multipliers.add_(update).clamp_(min=0)
+        state = DualState(self.multipliers, self.smoothed, self._tolerances_at)
+        multipliers, memory = self.rule.step(state, slacks)
+        self.multipliers.copy_(multipliers)
+        self.smoothed.copy_(memory)
 
     def named(self, vector: Tensor | None = None) -> dict[str, Tensor]:
-        """The multipliers, or any vector in their order, by constraint name."""
+        """The multipliers, or any vector with an entry for each of them, by the bounds' names."""
         vector = self.multipliers if vector is None else vector
-        parts = torch.split(vector, [each.channels for each in self.constraints])
-        return {each.name: part for each, part in zip(self.constraints, parts, strict=True)}
+        parts = torch.split(vector, [bound.channels for bound in self.bounds])
+        return {bound.name: part for bound, part in zip(self.bounds, parts, strict=True)}
+
+    @torch.no_grad()
+    def take_over(self, state: dict[str, Any]) -> None:
+        """Take multipliers and memory from the state of another plan's duals, by kind and place.
+
+        Layers that were not constrained there start as they always do.
+        """
+        extra = state.get("_extra_state", {})
+        names = extra.get("names", [])
+        channels = extra.get("channels", [1] * len(names))
+        for key in ("multipliers", "smoothed"):
+            before = state.get(key)
+            if before is None or len(before) != sum(channels):
+                return  # no multipliers, or an older state that does not say which are of one bound's channels
+            parts = torch.split(before, channels)
+            by_place = {_place(name): part for name, part in zip(names, parts, strict=True)}
+            for name, own in self.named(getattr(self, key)).items():
+                part = by_place.get(_place(name))
+                if part is not None and len(part) == len(own):
+                    own.copy_(part)
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The constraints' names, so that multipliers are never loaded into another problem."""
-        return {"names": [each.name for each in self.constraints]}
+        """The bounds' names, so that multipliers are never loaded into another problem, and their channels."""
+        return {
+            "names": [bound.name for bound in self.bounds],
+            "channels": [bound.channels for bound in self.bounds],
+        }
 
     def set_extra_state(self, state: Any) -> None:
         """Called by load_state_dict."""
-        names = [each.name for each in self.constraints]
+        names = [bound.name for bound in self.bounds]
         if state["names"] != names:
             raise InputError(
                 f"the multipliers are of another problem: they belong to {', '.join(state['names'])}; "
                 f"the constraints here are {', '.join(names)}"
             )
+
+
+def _place(name: str) -> str:
+    """A bound's kind and place, whatever the view."""
+    return name.partition("/")[2]

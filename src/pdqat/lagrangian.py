@@ -6,44 +6,30 @@ Tolerances that tune themselves are minimised over too. Their best value has a c
 price_c, so it takes no steps of its own: it follows the multiplier, and L has their cost h_c(t_c) in it.
 
 Rounding has gradient zero, so weights feel a constraint through the full-precision side only: no gradient is estimated,
-unless `norm` or `gradient` ask for it.
+unless `gradient` asks for it.
 """
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from pdqat.constraints import Constraint, LayerConstraint, OutputConstraint, Requirement, choice
+from pdqat.constraints import Bound, Constraint, LayerConstraint, OutputConstraint, choice
 from pdqat.duals import DualRule, Duals
 from pdqat.errors import InputError
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import precise
 from pdqat.layers.recorder import Recorder
 from pdqat.layers.trace import call_model
+from pdqat.layers.transfer import completed, with_plan
+from pdqat.precision import Plan
 
-TaskLoss = Callable[[Any, Any], Tensor]
-
-
-class GradientChoice(StrEnum):
-    """Whether the output constraint also moves weights through the low-precision view."""
-
-    EXACT = "exact"
-    STRAIGHT_THROUGH = "straight-through"
-
-
-class NormGradient(StrEnum):
-    """What moves the affine parameters of a plan's own batch norms."""
-
-    EXACT = "exact"
-    """The exact gradient, which is zero for all that lie before a rounding."""
-    STE = "ste"
-    """A straight-through gradient of the output constraint; weights before the last rounding feel nothing of f^q."""
+Loss = Callable[[Any, Any], Tensor]
+"""The task loss of (output, target), a mean over the batch."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +39,33 @@ class Terms:
     loss: Tensor
     """The task loss of the full-precision view."""
     distances: Tensor
-    """The mean distance of every multiplier's constraint, in the duals' order."""
+    """The mean distance of every multiplier's bound, as the duals have them."""
     outputs: dict[str, Tensor]
     """The output of every view; the full-precision one is called "full"."""
 
 
 class Lagrangian(nn.Module):
-    """Task loss plus multiplier times slack of every constraint.
+    """Task loss plus multiplier times slack of every bound.
 
-    net           a prepared network; every one of its plans is constrained
-    loss          the task loss of (output, target), a mean over the batch
-    constraints   what to require; by default PDQAT with output and layer constraints
-    gradient      "exact", or "straight-through": the output constraint also moves the weights through f^q
-    norm          see NormGradient; networks prepared with `tied_norms` have no affine parameters of their own
-    layer_sample  in training, layer and channel distances are estimated on so large a random part of each batch, but
-                  on no fewer than 16 samples
+    Args:
+        net: a prepared network; every one of its plans is constrained.
+        loss: the task loss of (output, target), a mean over the batch.
+        constraints: what to require; by default PDQAT with output and layer constraints.
+        gradient: what the output constraint's gradient through f^q may reach. "exact": rounding has gradient zero.
+            "norms" (the default): affine parameters of the plans' own batch norms follow a straight-through gradient,
+            weights feel nothing of f^q before its last rounding. "straight-through": weights follow it too.
+        duals: how multipliers follow slacks, such as `NuPI(rate=0.01, damping=1.0)`; by default `Ascent()`.
+        layer_sample: in training, layer and channel distances are estimated on so large a random part of each batch,
+            but on no fewer than 16 samples.
+
+    Example:
+        >>> import pdqat
+        >>> model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2))
+        >>> x, y = torch.rand(16, 4), torch.arange(16) % 2
+        >>> problem = pdqat.Lagrangian(pdqat.prepare(model, x, bits=4), nn.functional.cross_entropy)
+        >>> problem(x, y).backward()
+        >>> list(problem.duals.named())
+        ['4-bit/output', '4-bit/layer/1']
     """
 
     distance_sum: Tensor
@@ -76,46 +74,36 @@ class Lagrangian(nn.Module):
     def __init__(
         self,
         net: Network,
-        loss: TaskLoss,
-        constraints: Sequence[Requirement] | None = None,
+        loss: Loss,
+        constraints: Sequence[Constraint] | None = None,
         *,
-        gradient: GradientChoice | str = GradientChoice.EXACT,
-        norm: NormGradient | str = NormGradient.STE,
+        gradient: Gradient | str = Gradient.NORMS,
+        duals: DualRule | None = None,
         layer_sample: float = 1.0,
-        dual_rate: float | None = None,
-        dual_rule: DualRule | str = DualRule.ASCENT,
-        dual_damping: float = 0.0,
-        dual_nu: float = 0.0,
     ) -> None:
         super().__init__()
         self.net = net
         self.loss = loss
-        self.requirements = tuple((OutputConstraint(), LayerConstraint()) if constraints is None else constraints)
-        if not self.requirements:
+        self.constraints = tuple((OutputConstraint(), LayerConstraint()) if constraints is None else constraints)
+        if not self.constraints:
             raise InputError("a Lagrangian needs at least one constraint; without any, train on the task loss itself")
-        norm = choice(NormGradient, norm, "norm gradient")
-        self.gradient = Gradient(choice(GradientChoice, gradient, "gradient").value)
-        if self.gradient is Gradient.EXACT and norm is NormGradient.STE:
-            self.gradient = Gradient.NORMS
+        self.gradient = choice(Gradient, gradient, "gradient")
         if not 0 < layer_sample <= 1:
             raise InputError(f"layer_sample is the part of a batch, above 0 and at most 1, not {layer_sample}")
         self.layer_sample = layer_sample
         self._resolved = {
-            plan.name: [(requirement, requirement.resolve(net, plan)) for requirement in self.requirements]
+            plan.name: [(constraint, constraint.resolve(net, plan)) for constraint in self.constraints]
             for plan in net.plans.values()
         }
         self._requests = {
-            plan.name: [request for each in self.requirements if (request := each.request(net, plan)) is not None]
+            plan.name: [
+                request for constraint in self.constraints if (request := constraint.request(net, plan)) is not None
+            ]
             for plan in net.plans.values()
         }
-        resolved = [each for plan in self._resolved.values() for _, found in plan for each in found]
-        if not resolved:
-            raise InputError("the constraints apply to nothing: no plan quantises the weights of any layer")
-        names = Counter(each.name for each in resolved)
-        if len(names) < len(resolved):
-            raise InputError(f"there are several constraints called {names.most_common(1)[0][0]!r}; one is allowed")
-        self.duals = Duals(resolved, dual_rate, dual_rule, dual_damping, dual_nu)
-        self.duals.check_relaxation(resolved)
+        bounds = [bound for resolved in self._resolved.values() for _, its_bounds in resolved for bound in its_bounds]
+        _check_bounds(bounds)
+        self.duals = Duals(bounds, duals)
         self.register_buffer("distance_sum", torch.zeros(len(self.duals.multipliers)))
         self.register_buffer("samples", torch.zeros(()))
         like = next(net.parameters())
@@ -126,14 +114,44 @@ class Lagrangian(nn.Module):
         self._ddp_params_and_buffers_to_ignore = ["distance_sum", "samples"]
 
     @property
-    def constraints(self) -> tuple[Constraint, ...]:
-        """All constraints, in the order of the duals."""
-        return self.duals.constraints
+    def bounds(self) -> tuple[Bound, ...]:
+        """What the constraints resolved to: a bound for every place of every plan, as the duals have them."""
+        return self.duals.bounds
 
     @property
     def tolerances(self) -> Tensor:
-        """Of every multiplier's constraint: as given, or where its multiplier has brought it."""
+        """Of every multiplier's bound: as given, or where its multiplier has brought it."""
         return self.duals.tolerances
+
+    def under_plan(self, plan: Plan) -> "Lagrangian":
+        """The same problem with other bits: weights, low-precision norms and multipliers go on, in a copy.
+
+        The output's tolerance stays what it is. Default tolerances of layers follow their bits.
+
+        Args:
+            plan: a BitPlan, or what `allocate` returned. Layers that it does not name keep their precision.
+        """
+        before = self.net.only_plan("change its plan")
+        resolved = self._resolved[before.name]
+        problem = Lagrangian(
+            with_plan(self.net, plan),
+            self.loss,
+            [constraint.under_other_bits(bounds) for constraint, bounds in resolved],
+            gradient=self.gradient,
+            duals=self.duals.rule,
+            layer_sample=self.layer_sample,
+        )
+        problem.duals.take_over(self.duals.state_dict())
+        problem.training = problem.duals.training = self.training  # the network has its modules' own modes
+        return problem
+
+    def check_plan(self, plan: Plan) -> None:
+        """Raise InputError if `under_plan(plan)` could not be trained, without making it."""
+        before, new = self.net.only_plan("change its plan"), completed(self.net, plan)
+        constraints = [constraint.under_other_bits(bounds) for constraint, bounds in self._resolved[before.name]]
+        bounds = [bound for constraint in constraints for bound in constraint.resolve(self.net, new)]
+        _check_bounds(bounds)
+        self.duals.rule.check(bounds)
 
     def forward(self, inputs: Any, target: Any) -> Tensor:
         """The Lagrangian on a batch. In training it also keeps the sums that `dual_step` averages."""
@@ -152,8 +170,8 @@ class Lagrangian(nn.Module):
             recorder = Recorder(self._requests[name], self.layer_sample if self.training else 1.0)
             with self.net.under(plan, self.gradient, recorder):
                 low = outputs[name] = precise(call_model(self.net, inputs))
-            for requirement, constraints in self._resolved[name]:
-                distances += requirement.distances(constraints, full, low, recorder)
+            for constraint, bounds in self._resolved[name]:
+                distances += constraint.distances(bounds, full, low, recorder)
         return Terms(loss, torch.cat(distances), outputs)
 
     def value(self, terms: Terms) -> Tensor:
@@ -184,3 +202,11 @@ class Lagrangian(nn.Module):
         self.distance_sum.zero_()
         self.samples.zero_()
         return slacks
+
+
+def _check_bounds(bounds: Sequence[Bound]) -> None:
+    if not bounds:
+        raise InputError("the constraints apply to nothing: no plan quantises the weights of any layer")
+    names = Counter(bound.name for bound in bounds)
+    if len(names) < len(bounds):
+        raise InputError(f"there are several constraints called {names.most_common(1)[0][0]!r}; one is allowed")

@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Self
+from typing import Protocol, Self
 
 from pdqat.errors import InputError
 
 MIN_BITS, MAX_BITS = 1, 8
+MIXED = "mixed"
+"""What the view of a plan by layers is called."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,18 @@ class Precision:
 
 
 FULL = Precision(None, None)
+
+
+class Plan(Protocol):
+    """A name, and precisions by layer: a BitPlan, or what `allocate` returns."""
+
+    @property
+    def name(self) -> str:
+        """Of the view that the plan makes."""
+
+    @property
+    def precisions(self) -> Mapping[str, Precision]:
+        """Of the layers that it speaks of."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdqat.allocation import Budget, LayerSize
-from pdqat.allocation.budget import Unit
+from pdqat.allocation.budget import Budget, Unit
 from pdqat.errors import InputError
+from pdqat.layers.sizes import LayerSize
 from pdqat.precision import FULL, Precision
 
 SIZES = {"a": LayerSize(100, 1000), "b": LayerSize(300, 50)}
@@ -24,9 +24,9 @@ SIZES = {"a": LayerSize(100, 1000), "b": LayerSize(300, 50)}
     ],
 )
 def test_a_budget_is_read_with_its_unit(text: str, unit: Unit, amount: float) -> None:
-    found = Budget.parse(text)
-    assert found.unit is unit
-    assert found.amount == pytest.approx(amount)
+    budget = Budget.parse(text)
+    assert budget.unit is unit
+    assert budget.amount == pytest.approx(amount)
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pdqat.allocation import Budget, LayerSize, allocate
-from pdqat.allocation.budget import Unit
+from pdqat.allocation.budget import Budget, Unit
+from pdqat.allocation.program import cheapest_plan
 from pdqat.errors import InputError
+from pdqat.layers.sizes import LayerSize
 from pdqat.precision import Precision
 
 BITS = [Precision(bits, bits) for bits in (1, 2, 4, 8)]
@@ -45,12 +46,12 @@ def brute_force(
     table: dict[str, dict[Precision, float]], sizes: dict[str, LayerSize], budget: Budget
 ) -> list[tuple[float, float]]:
     """Cost and use of every plan."""
-    found = []
+    plans = []
     for choice in itertools.product(*table.values()):
         pairs = list(zip(table, choice, strict=True))
         cost = sum(table[layer][precision] for layer, precision in pairs)
-        found.append((cost, sum(budget.used_by(sizes[layer], precision) for layer, precision in pairs)))
-    return found
+        plans.append((cost, sum(budget.used_by(sizes[layer], precision) for layer, precision in pairs)))
+    return plans
 
 
 @given(costs, st.sampled_from(list(Unit)), st.floats(0.0, 1.1))
@@ -60,24 +61,24 @@ def test_the_plan_is_the_cheapest_that_fits(rows: list[tuple[int, int, list[int]
     least, most = min(used for _, used in every), max(used for _, used in every)
     limit = least + part * (most - least)
     budget = Budget(unit, 1.0).amount_of(limit, sizes)
-    found = allocate(table, sizes, budget)
+    solution = cheapest_plan(table, sizes, budget)
     fitting = [(cost, used) for cost, used in every if used <= limit * (1 + 1e-9)]
-    assert found.cost == pytest.approx(min(fitting)[0], abs=1e-9)
-    assert found.used.amount <= budget.amount * (1 + 1e-8)
-    better = [(used, cost) for cost, used in every if cost < found.cost - 1e-9]
+    assert solution.cost == pytest.approx(min(fitting)[0], abs=1e-9)
+    assert solution.used.amount <= budget.amount * (1 + 1e-8)
+    better = [(used, cost) for cost, used in every if cost < solution.cost - 1e-9]
     if better:
-        assert found.next_budget is not None
-        assert found.next_cost is not None
-        assert found.next_cost < found.cost
-        assert found.next_budget.limit(sizes) == pytest.approx(min(better)[0])
+        assert solution.next_budget is not None
+        assert solution.next_cost is not None
+        assert solution.next_cost < solution.cost
+        assert solution.next_budget.limit(sizes) == pytest.approx(min(better)[0])
     else:
-        assert found.next_budget is None
+        assert solution.next_budget is None
 
 
 @given(costs, st.floats(1.0, 8.0), st.floats(1.0, 8.0))
 def test_more_budget_never_costs_more(rows: list[tuple[int, int, list[int]]], one: float, other: float) -> None:
     table, sizes = problem(rows)
-    small, large = (allocate(table, sizes, Budget(Unit.BITS, bits)) for bits in sorted((one, other)))
+    small, large = (cheapest_plan(table, sizes, Budget(Unit.BITS, bits)) for bits in sorted((one, other)))
     assert large.cost <= small.cost + 1e-9
 
 
@@ -91,7 +92,7 @@ def test_costs_of_very_different_size_are_still_told_apart() -> None:
     for bits in (3.9, 4.5, 5.1, 6.3, 7.2, 7.9):
         budget = Budget(Unit.BITS, bits)
         cheapest = min(cost for cost, used in every if used <= budget.limit(sizes))
-        assert allocate(table, sizes, budget).cost == pytest.approx(cheapest, rel=1e-3)
+        assert cheapest_plan(table, sizes, budget).cost == pytest.approx(cheapest, rel=1e-3)
 
 
 @pytest.mark.parametrize("unit", list(Unit))
@@ -99,8 +100,8 @@ def test_the_smallest_budget_is_enough_whatever_the_sizes(unit: Unit) -> None:
     sizes = {"large": LayerSize(10_000_000, 400_000_000), "tiny": LayerSize(5, 100)}
     table = dict.fromkeys(sizes, COSTS["a"])
     used = sum(Budget(unit, 1.0).used_by(size, BITS[0]) for size in sizes.values())
-    found = allocate(table, sizes, Budget(unit, 1.0).amount_of(used, sizes))
-    assert found.precisions == dict.fromkeys(sizes, BITS[0])
+    solution = cheapest_plan(table, sizes, Budget(unit, 1.0).amount_of(used, sizes))
+    assert solution.precisions == dict.fromkeys(sizes, BITS[0])
 
 
 def test_what_the_solver_prints_is_not_shown(
@@ -115,38 +116,38 @@ def test_what_the_solver_prints_is_not_shown(
 
     monkeypatch.setattr(scipy.optimize, "milp", chatting)
     print("before")
-    allocate(COSTS, SIZES, Budget.parse("2 bits"))
+    cheapest_plan(COSTS, SIZES, Budget.parse("2 bits"))
     print("after")
     assert capfd.readouterr().out == "before\nafter\n"
 
 
 def test_layers_without_costs_do_not_count() -> None:
     with pytest.raises(InputError, match="the smallest possible one takes 1 bits"):
-        allocate({"c": COSTS["c"]}, SIZES, Budget.parse("0.9 bits"))
+        cheapest_plan({"c": COSTS["c"]}, SIZES, Budget.parse("0.9 bits"))
 
 
 def test_of_plans_that_cost_the_same_the_smaller_one_is_taken() -> None:
-    found = allocate({"c": COSTS["c"] | {BITS[3]: 0.1}}, SIZES, Budget.parse("8 bits"))
-    assert found.precisions == {"c": BITS[2]}
+    solution = cheapest_plan({"c": COSTS["c"] | {BITS[3]: 0.1}}, SIZES, Budget.parse("8 bits"))
+    assert solution.precisions == {"c": BITS[2]}
 
 
 def test_bits_go_where_they_save_most() -> None:
-    found = allocate(COSTS, SIZES, Budget.parse("2 bits"))
-    assert found.precisions == {"a": BITS[2], "b": BITS[0], "c": BITS[3]}
-    assert found.cost == pytest.approx(1.0 + 2.0)
+    solution = cheapest_plan(COSTS, SIZES, Budget.parse("2 bits"))
+    assert solution.precisions == {"a": BITS[2], "b": BITS[0], "c": BITS[3]}
+    assert solution.cost == pytest.approx(1.0 + 2.0)
 
 
 def test_a_pinned_layer_keeps_its_precision() -> None:
     pinned = COSTS | {"a": {BITS[3]: 0.0}}
-    assert allocate(pinned, SIZES, Budget.parse("3 bits")).precisions["a"] == BITS[3]
+    assert cheapest_plan(pinned, SIZES, Budget.parse("3 bits")).precisions["a"] == BITS[3]
 
 
 def test_too_small_a_budget_names_the_smallest_possible() -> None:
     with pytest.raises(InputError, match=r"no plan fits into 0.5 bits: the smallest possible one takes 1 bits"):
-        allocate(COSTS, SIZES, Budget.parse("0.5 bits"))
+        cheapest_plan(COSTS, SIZES, Budget.parse("0.5 bits"))
 
 
 @pytest.mark.parametrize("cost", [float("nan"), float("inf"), -1.0])
 def test_a_cost_that_is_none_is_refused(cost: float) -> None:
     with pytest.raises(InputError, match="the cost of 'a' at 1 bits is"):
-        allocate({"a": {BITS[0]: cost}}, SIZES, Budget.parse("8 bits"))
+        cheapest_plan({"a": {BITS[0]: cost}}, SIZES, Budget.parse("8 bits"))

@@ -17,6 +17,21 @@ def test_digits_are_whole_and_split_by_class() -> None:
     assert dataset.augmentation == Augmentation(flip=False, padding=1)
 
 
+def test_digits_are_those_of_scikit_learn() -> None:
+    from sklearn.datasets import load_digits
+
+    dataset, theirs = digits(), load_digits()
+    test = torch.zeros(1797, dtype=torch.bool)
+    for digit in range(10):
+        test[torch.from_numpy(theirs.target == digit).nonzero().flatten()[4::5]] = True
+    images = torch.from_numpy(theirs.images).mul(255 / 16).round().to(torch.uint8).unsqueeze(1)
+    labels = torch.from_numpy(theirs.target)
+    assert torch.equal(dataset.images, images[~test])
+    assert torch.equal(dataset.labels, labels[~test])
+    assert torch.equal(dataset.test_images, images[test])
+    assert torch.equal(dataset.test_labels, labels[test])
+
+
 def test_digits_are_the_same_whatever_the_seed() -> None:
     torch.manual_seed(1)
     first = digits()
@@ -25,6 +40,6 @@ def test_digits_are_the_same_whatever_the_seed() -> None:
 
 
 def test_missing_scikit_learn_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(InputError, match=r"pip install pdqat\[data\]"):
         digits()

@@ -84,7 +84,34 @@ def test_impossible_requests_are_refused() -> None:
         Batches(raw, labels[:4], MEAN, STD, 2)
     with pytest.raises(InputError, match="batch_size=0"):
         Batches(raw, labels, MEAN, STD, 0)
+    with pytest.raises(InputError, match="limit=0; it must be at least 1"):
+        Batches(raw, labels, MEAN, STD, 2, limit=0)
     with pytest.raises(InputError, match="batch_size=6 for 5 images"):
         Batches(raw, labels, MEAN, STD, 6, drop_last=True)
     with pytest.raises(InputError, match="no generator"):
         Batches(raw, labels, MEAN, STD, 2, Augmentation(flip=True, padding=1))
+
+
+def test_a_limit_ends_an_epoch_after_so_many_images() -> None:
+    def sizes(limit: int | None, drop_last: bool = False) -> list[int]:
+        batches = Batches(images(10), torch.arange(10), MEAN, STD, 4, limit=limit, drop_last=drop_last)
+        counted = [len(y) for _, y in batches]
+        assert len(batches) == len(counted)
+        return counted
+
+    assert sizes(None) == sizes(10) == sizes(99) == [4, 4, 2]
+    assert sizes(7) == [4, 3]
+    assert sizes(4) == [4]
+    assert sizes(1) == [1]
+    assert sizes(7, drop_last=True) == [4]
+
+
+def test_what_a_limit_leaves_is_drawn_anew_with_every_epoch_and_in_order_without_a_generator() -> None:
+    in_order = Batches(images(30), torch.arange(30), MEAN, STD, 4, limit=6)
+    assert [torch.cat([y for _, y in in_order]).tolist() for _ in range(2)] == [list(range(6))] * 2
+    drawn = Batches(images(30), torch.arange(30), MEAN, STD, 4, generator=generator(), limit=6)
+    first, second = (torch.cat([y for _, y in drawn]).tolist() for _ in range(2))
+    assert len(set(first)) == len(set(second)) == 6
+    assert first != second
+    every = Batches(images(30), torch.arange(30), MEAN, STD, 4, generator=generator())
+    assert torch.cat([y for _, y in every]).tolist()[:6] == first, "the first of the images that a whole epoch has"

@@ -31,10 +31,10 @@ def test_it_has_the_numbers_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arithmetic, "HAS_BFLOAT16_KERNELS", True)
     expected = with_gradients(*given)
     monkeypatch.setattr(arithmetic, "HAS_BFLOAT16_KERNELS", False)
-    found = with_gradients(*given)
-    assert [each.dtype for each in found] == [each.dtype for each in expected]
-    assert found[0].dtype is torch.bfloat16
-    for what, ours, theirs in zip(("output", "input", "weight", "bias"), found, expected, strict=True):
+    emulated = with_gradients(*given)
+    assert [each.dtype for each in emulated] == [each.dtype for each in expected]
+    assert emulated[0].dtype is torch.bfloat16
+    for what, ours, theirs in zip(("output", "input", "weight", "bias"), emulated, expected, strict=True):
         error = (ours.float() - theirs.float()).abs().max() / theirs.float().abs().max()
         # A sum in another order may be rounded the other way. Operands that were not rounded differ more.
         assert error < (2**-9 if what in ("output", "bias") else 2**-7), what

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pdqat import BitPlan, InputError, Lagrangian, LayerConstraint, OutputConstraint, prepare
+from pdqat import Ascent, BitPlan, InputError, Lagrangian, LayerConstraint, OutputConstraint, prepare
 from pdqat.layers import Distance
 
 
@@ -38,7 +38,7 @@ def test_a_layer_before_a_later_call_that_rounds_feels_no_straight_through_gradi
     torch.manual_seed(0)
     x, y = torch.rand(16, 3), torch.randint(2, (16,))
     net = prepare(CalledAgain(), x, 2, layers={"b": "full"})
-    lagrangian = Lagrangian(net, F.cross_entropy, [OutputConstraint("squared")], norm="ste")
+    lagrangian = Lagrangian(net, F.cross_entropy, [OutputConstraint("squared")], gradient="norms")
     full, low = net(x).detach(), lagrangian.terms(x, y).outputs["2-bit"]
     F.mse_loss(low, full).backward()  # type: ignore[no-untyped-call]
     assert net.model.b.weight.grad is None  # type: ignore[union-attr]
@@ -84,6 +84,6 @@ def test_views_have_statistics_of_their_own_even_if_a_state_is_assigned() -> Non
 
 def test_a_dual_step_before_any_batch_changes_nothing() -> None:
     net = prepare(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 2)), torch.rand(2, 3), 2)
-    lagrangian = Lagrangian(net, F.cross_entropy, dual_rate=1.0)
+    lagrangian = Lagrangian(net, F.cross_entropy, duals=Ascent(1.0))
     lagrangian.dual_step()
     assert lagrangian.duals.multipliers.tolist() == [1.0, 0.0]

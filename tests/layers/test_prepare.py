@@ -80,9 +80,9 @@ def test_a_plans_full_layers_compute_in_full_precision() -> None:
         remember(name, layer)
     with net.under("one"):
         net(X)
-    given, found = values["2"]
+    given, output = values["2"]
     layer = net.layers["2"]
-    assert torch.equal(found, nn.functional.linear(given, layer.full_weight(), layer.bias))
+    assert torch.equal(output, nn.functional.linear(given, layer.full_weight(), layer.bias))
 
 
 @pytest.mark.parametrize(
@@ -118,16 +118,16 @@ def test_what_can_not_be_prepared_is_left_as_it_was(options: dict[str, object], 
 
 def snapshot(model: nn.Module) -> dict[str, object]:
     """Everything that prepare may touch: classes, attributes, modes, hooks, identity and content of the tensors."""
-    found: dict[str, object] = {}
+    content: dict[str, object] = {}
     for name, module in model.named_modules():
-        found[name] = type(module), {key: value for key, value in vars(module).items() if not key.startswith("_")}
-        found[f"{name} hooks"] = list(module._forward_hooks), list(module._forward_pre_hooks)
-        found[f"{name} children"] = {key: id(child) for key, child in module.named_children()}
+        content[name] = type(module), {key: value for key, value in vars(module).items() if not key.startswith("_")}
+        content[f"{name} hooks"] = list(module._forward_hooks), list(module._forward_pre_hooks)
+        content[f"{name} children"] = {key: id(child) for key, child in module.named_children()}
     for name, parameter in model.named_parameters():
-        found[f"{name} parameter"] = id(parameter), parameter.requires_grad, parameter.tolist()
+        content[f"{name} parameter"] = id(parameter), parameter.requires_grad, parameter.tolist()
     for name, buffer in model.named_buffers():
-        found[f"{name} buffer"] = id(buffer), buffer.tolist()
-    return found
+        content[f"{name} buffer"] = id(buffer), buffer.tolist()
+    return content
 
 
 class Failing(DoReFaActivation):

@@ -20,14 +20,14 @@ def model() -> nn.Module:
 
 def anatomy(module: nn.Module) -> dict[str, object]:
     """Classes and attributes of every submodule: hooks by their number, tensors and children by identity."""
-    found: dict[str, object] = {}
+    parts: dict[str, object] = {}
     for name, each in module.named_modules():
-        found[name] = type(each)
+        parts[name] = type(each)
         for key, value in vars(each).items():
             if key in ("_modules", "_parameters", "_buffers"):
                 value = {part: id(content) for part, content in value.items()}
-            found[f"{name} {key}"] = copy.copy(value) if isinstance(value, dict | set) else value
-    return found
+            parts[f"{name} {key}"] = copy.copy(value) if isinstance(value, dict | set) else value
+    return parts
 
 
 @every_scheme

@@ -10,10 +10,10 @@ from pdqat import Network, prepare
 from pdqat.layers.state import Gradient
 from pdqat.layers.summand import Summand
 from pdqat.layers.trace import trace
+from pdqat.layers.transfer import plain_state
 from pdqat.models.preresnet import preresnet, preresnet_small
 from pdqat.models.resnet import resnet
 from pdqat.quantizers import PowerOfTwo
-from pdqat.training.checkpoints import plain_weights
 
 
 def example(channels: int = 3) -> Tensor:
@@ -112,14 +112,14 @@ def prepared(integer_sums: bool = True) -> Network:
 
 def sums_of(net: Network, plan: str) -> list[Tensor]:
     """What enters the norms behind additions."""
-    found: list[Tensor] = []
+    entering: list[Tensor] = []
     behind = [net.model.get_submodule(name) for name in ("stages.1.0.norm0", "stages.2.0.norm0", "norm")]
-    hooks = [each.register_forward_pre_hook(lambda _, args: found.append(args[0])) for each in behind]
+    hooks = [each.register_forward_pre_hook(lambda _, args: entering.append(args[0])) for each in behind]
     with torch.no_grad(), net.under(plan):
         net(example())
     for hook in hooks:
         hook.remove()
-    return found
+    return entering
 
 
 def test_sums_are_whole_numbers_of_one_power_of_two() -> None:
@@ -171,6 +171,39 @@ def test_norm_gradients_leave_weights_before_a_rounded_sum_alone() -> None:
     assert moves(net, "head.weight")
 
 
+class InPlace(nn.Module):
+    """What is added is clipped in place, as in torchvision, or not."""
+
+    def __init__(self, inplace: bool) -> None:
+        super().__init__()
+        self.stem, self.conv0, self.conv1 = (nn.Conv2d(3, 3, 3, padding=1) for _ in range(3))
+        self.norm0, self.norm1 = nn.BatchNorm2d(3), nn.BatchNorm2d(3)
+        self.relu, self.inplace = nn.ReLU(inplace), inplace
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.relu(self.norm0(self.stem(x)))
+        y: Tensor = self.norm1(self.conv0(h))
+        if self.inplace:
+            y += h
+        else:
+            y = y + h
+        result: Tensor = self.conv1(self.relu(y))
+        return result
+
+
+@pytest.mark.parametrize("gradient", list(Gradient))
+def test_what_follows_may_work_in_place(gradient: Gradient) -> None:
+    values: list[list[Tensor]] = []
+    for inplace in (False, True):
+        torch.manual_seed(0)
+        net = prepare(InPlace(inplace), example(), layers={"conv1": 2}, integer_sums=True)
+        assert sums(net, "norm0") is sums(net, "norm1")
+        with net.under("2-bit", gradient):
+            output = net(example())
+        values.append([output, *torch.autograd.grad(output.sum(), list(net.parameters()), materialize_grads=True)])
+    torch.testing.assert_close(values[1], values[0], rtol=0, atol=0)
+
+
 def test_training_moves_the_step_and_state_dict_keeps_it() -> None:
     net = prepared()
     before = sums(net, "stem").largest.clone()
@@ -189,7 +222,7 @@ def test_plain_weights_load_and_come_back() -> None:
     plain = preresnet_small(channels=3)
     net = prepared()
     net.load_state_dict(plain.state_dict())
-    assert plain_weights(net.state_dict()).keys() == plain.state_dict().keys()
+    assert plain_state(net.state_dict()).keys() == plain.state_dict().keys()
     restored = net.restore()
     assert restored.state_dict().keys() == plain.state_dict().keys()
     assert not any(hasattr(each, "sums") for each in restored.modules())

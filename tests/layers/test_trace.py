@@ -111,7 +111,7 @@ def test_distance_behind_the_norm_is_what_the_other_weights_make_of_it(wire: str
         nn.init.uniform_(norm.bias, -1.0, 1.0)
     net = prepare(model, x, BitPlan("mixed", {"a": Precision(2, None)}))
     lagrangian = Lagrangian(net, F.mse_loss, [LayerConstraint("squared")]).eval()
-    found = lagrangian.terms(x, torch.zeros(16, 4)).distances
+    distances = lagrangian.terms(x, torch.zeros(16, 4)).distances
 
     h, weight = model.first(x), model.a.weight.detach()
     scale, squashed = weight.abs().mean(), torch.tanh(weight) / torch.tanh(weight).abs().max()
@@ -122,7 +122,7 @@ def test_distance_behind_the_norm_is_what_the_other_weights_make_of_it(wire: str
     if wire in ("sum", "two norms"):
         other = model.b(h) if wire == "sum" else 0
         full, low = ((side + other) / (1 + 1e-5) ** 0.5 * model.norm.weight for side in (full, low))
-    torch.testing.assert_close(found, ((full - low) ** 2).mean().view(1))
+    torch.testing.assert_close(distances, ((full - low) ** 2).mean().view(1))
 
 
 def test_a_norm_in_an_unusual_place_does_not_stop_prepare() -> None:

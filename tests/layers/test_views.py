@@ -136,15 +136,15 @@ def everything(module: nn.Module) -> dict[tuple[str, str], object]:
 
     Buffers may be replaced, as a quantiser's memory is, by others of their kind that hold no graph.
     """
-    found: dict[tuple[str, str], object] = {}
+    parts: dict[tuple[str, str], object] = {}
     for name, each in module.named_modules():
         for key, value in vars(each).items():
-            found[name, key] = copy.copy(value) if isinstance(value, dict | list | set) else value
-        found[name, "_buffers"] = {
+            parts[name, key] = copy.copy(value) if isinstance(value, dict | list | set) else value
+        parts[name, "_buffers"] = {
             key: None if value is None else (value.shape, value.dtype, value.requires_grad, value.grad_fn)
             for key, value in each._buffers.items()
         }
-    return found
+    return parts
 
 
 @pytest.mark.parametrize("quantizer", SCHEMES)
@@ -300,7 +300,7 @@ def test_a_layer_called_several_times_has_one_constraint_on_the_mean_of_its_call
     x = torch.rand(8, 4)
     model = Twice()
     lagrangian = Lagrangian(prepare(model, x), F.mse_loss, [LayerConstraint("relative")])
-    assert [each.name for each in lagrangian.constraints] == ["2-bit/layer/middle"]
+    assert [bound.name for bound in lagrangian.bounds] == ["2-bit/layer/middle"]
     h, weight, bias = F.linear(x, model.first.weight, model.first.bias), model.middle.weight, model.middle.bias
     weights = DoReFaWeight().full(weight), DoReFaWeight().quantize(weight, 2)
     expected = []

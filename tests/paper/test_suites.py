@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from pdqat.config.train_config import Method
+from pdqat.experiments.cells import Cell
+from pdqat.experiments.protocol import Protocol
 from pdqat.paper import published
-from pdqat.paper.cells import Cell
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.suites import SUITES, cells
-from pdqat.training.config import Method
 
 EVERY_CELL = [cell for suite in SUITES for cell in cells(suite, 2)]
 
@@ -20,11 +21,11 @@ def test_cells_of_one_name_are_the_same_cell_in_every_suite() -> None:
         assert by_name.setdefault(cell.name, cell) == cell
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=lambda each: each.name)
-def test_every_cell_has_a_configuration_that_says_what_it_trains(protocol: object) -> None:
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=lambda protocol: protocol.name)
+def test_every_cell_has_a_configuration_that_says_what_it_trains(protocol: Protocol) -> None:
     for cell in EVERY_CELL:
         if cell.kept is None:
-            config = cell.config(protocol, Path("folder"))  # type: ignore[arg-type]
+            config = cell.config(protocol, Path("folder"))
             assert config.method is cell.method
             assert config.seed == cell.seed
             assert cell.method is Method.FULL or config.bits == [str(cell.bits)]
@@ -37,11 +38,11 @@ def test_every_cell_has_a_configuration_that_says_what_it_trains(protocol: objec
 
 @pytest.mark.parametrize("protocol", ["budget", "full"])
 def test_cells_that_differ_train_something_else(protocol: str) -> None:
-    found: dict[str, str] = {}
+    by_config: dict[str, str] = {}
     for cell in EVERY_CELL:
         if cell.kept is None:
             config = str(dataclasses.asdict(cell.config(PROTOCOLS[protocol], Path("folder"))))
-            assert found.setdefault(config, cell.name) == cell.name
+            assert by_config.setdefault(config, cell.name) == cell.name
 
 
 def test_the_paper_protocol_is_the_papers() -> None:

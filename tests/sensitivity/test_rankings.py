@@ -1,130 +1,262 @@
-"""Each ranking against what it is defined as."""
+"""Each ranking against what it is defined as, on problems of any kind."""
 
+import copy
 import math
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
-from pdqat.errors import InputError
-from pdqat.precision import FULL, Precision
-from pdqat.sensitivity import RANKINGS
+from pdqat import (
+    FULL,
+    BitPlan,
+    ChannelConstraint,
+    InputError,
+    Lagrangian,
+    LayerConstraint,
+    OutputConstraint,
+    Precision,
+    prepare,
+)
+from pdqat.constraints import OutputDistance
+from pdqat.evaluation import evaluate
+from pdqat.layers.trace import call_model
+from pdqat.sensitivity import RANKINGS, rank
 from pdqat.sensitivity.gradient import first_order
 from pdqat.sensitivity.hessian import hutchinson
-from pdqat.sensitivity.probe import distances
-from pdqat.sensitivity.subject import Subject
-from pdqat.training import Run
+from pdqat.sensitivity.low_layers import full_precision_copy, low_layers, weight_errors, weight_in
+from small_problems import KINDS, Small, drawn, labels, same_state, set_multipliers, small, state, task_problem
+
+every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture(scope="module")
-def subject(relative_run: Run) -> Subject:
-    return Subject.of_run(relative_run, images=100)
+def given() -> dict[str, Small]:
+    return {kind: small(kind) for kind in KINDS}
 
 
+@every_kind
 @pytest.mark.parametrize("name", RANKINGS)
-def test_every_ranking_scores_every_layer_and_leaves_the_model_as_it_was(subject: Subject, name: str) -> None:
-    inputs, _ = next(subject.batches())
-    views = [None, subject.plan]
-
-    def outputs() -> list[torch.Tensor]:
-        found = []
-        with torch.no_grad():
-            for plan in views:
-                with subject.net.under(plan):
-                    found.append(subject.net(inputs))
-            found.append(subject.plain(inputs))
-        return found
-
-    before = outputs()
-    scores = RANKINGS[name](subject)
-    assert list(scores) == subject.plan.low_layers
+def test_every_ranking_scores_every_layer_and_leaves_the_problem_as_it_was(
+    given: dict[str, Small], kind: str, name: str
+) -> None:
+    problem, batches = given[kind].problem, given[kind].batches
+    before = state(problem)
+    scores = rank(problem, batches, by=name).scores
+    assert sorted(scores) == sorted(low_layers(problem))
+    assert len(scores) == 3
     assert all(math.isfinite(score) for score in scores.values())
     assert len(set(scores.values())) > 1
-    for mine, its in zip(outputs(), before, strict=True):
-        assert torch.equal(mine, its)
+    assert same_state(state(problem), before)
 
 
-def test_the_plain_copy_is_the_full_precision_view(subject: Subject) -> None:
-    inputs, _ = next(subject.batches())
+@every_kind
+def test_the_plain_copy_is_the_full_precision_view(given: dict[str, Small], kind: str) -> None:
+    problem, (inputs, _) = given[kind].problem, given[kind].first
     with torch.no_grad():
-        torch.testing.assert_close(subject.plain(inputs), subject.net(inputs))
+        torch.testing.assert_close(
+            call_model(full_precision_copy(problem), inputs), call_model(problem.net, inputs), atol=1e-5, rtol=1e-4
+        )
 
 
-def test_multipliers_are_the_runs_own(subject: Subject, relative_run: Run) -> None:
-    last = relative_run.metrics()[-1]["constraints"]
-    expected = {each["where"]: each["multiplier"] for each in last if each["kind"] == "layer"}
-    assert RANKINGS["dual"](subject) == expected
+@every_kind
+def test_multipliers_are_the_problems_own(given: dict[str, Small], kind: str) -> None:
+    problem = given[kind].problem
+    expected = {bound.where: float(problem.duals.named()[bound.name]) for bound in problem.bounds[1:]}
+    assert len(set(expected.values())) == 3
+    assert RANKINGS["dual"](problem, []) == expected
+
+
+class Chain(nn.Module):
+    """Without norms, so that a view has no statistics of its own; one layer is called by the name of its argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.d = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.d(torch.sigmoid(self.c(torch.sigmoid(self.b(input=torch.sigmoid(self.a(x)))))))
+        return y
+
+
+def chain() -> tuple[Lagrangian, Chain, Tensor]:
+    """A problem with a plain copy of its model."""
+    torch.manual_seed(0)
+    model, x = Chain(), drawn(40, 6)
+    plain = copy.deepcopy(model)
+    problem = Lagrangian(prepare(model, x, 2), F.cross_entropy)
+    set_multipliers(problem)
+    return problem.eval(), plain, x
 
 
 @torch.no_grad()
-def test_a_candidate_counts_what_its_bits_do_to_input_and_weights(subject: Subject) -> None:
-    name, precision = "stages.1.0.conv0", Precision(4, 3)
-    layer, seen = subject.net.layers[name], []
-    hook = layer.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
-    inputs, _ = next(subject.batches())
-    with subject.net.under(subject.plan):
-        subject.net(inputs)
-    hook.remove()
-    x = seen[0].clamp(0, 1)
-    tanh = torch.tanh(layer.weight)
-    size, unit = layer.weight.abs().mean(), tanh / tanh.abs().max()
-    full = F.conv2d(x, size * unit, stride=2, padding=1)
-    low_weight = size * (2 * torch.round(15 * (0.5 + unit / 2)) / 15 - 1)
-    low = F.conv2d(torch.round(x * 7) / 7, low_weight, stride=2, padding=1)
-    over = (0, 2, 3)
-    expected = ((full - low).square().mean(over) / (full.var(over, correction=0) + 1e-5)).mean()
-    found = distances(subject, [precision, FULL])[name]
-    assert found[precision] == pytest.approx(float(expected), rel=1e-4)
-    assert found[FULL] == 0
+def divergence(plain: Chain, x: Tensor, low: list[str]) -> float:
+    """Of the outputs of the same model with these layers in low precision and in full."""
+    plan = BitPlan("some", {layer: Precision(2, 2) if layer in low else FULL for layer in ("b", "c")})
+    net = prepare(copy.deepcopy(plain), x, plan)
+    with net.under("some"):
+        under_plan = net(x)
+    return float(OutputDistance.KL.between(net(x), under_plan))
 
 
-@pytest.mark.parametrize("which", ["relative_run", "squared_run"])
-def test_more_bits_are_nearer(which: str, request: pytest.FixtureRequest) -> None:
-    subject = Subject.of_run(request.getfixturevalue(which), images=100)
-    for by_precision in distances(subject, [Precision(bits, bits) for bits in (1, 2, 4, 8)]).values():
-        values = list(by_precision.values())
-        assert values[1] > values[2] > values[3]  # 1 bit may beat 2 where the next layer clips
+def test_only_low_is_how_far_one_layer_in_low_precision_moves_the_output() -> None:
+    problem, plain, x = chain()
+    batches = [(x[:30], labels(30)), (x[30:], labels(10))]
+    expected = {layer: (30 * _of(plain, x[:30], layer) + 10 * _of(plain, x[30:], layer)) / 40 for layer in ("b", "c")}
+    assert RANKINGS["only-low"](problem, batches) == pytest.approx(expected, rel=1e-3)
 
 
-def test_layer_sizes_are_worked_out_by_hand(subject: Subject) -> None:
-    layer = subject.net.layers["stages.1.0.conv0"]
-    assert subject.sizes["stages.1.0.conv0"].parameters == layer.weight.numel() == 8 * 16 * 9
-    assert subject.sizes["stages.1.0.conv0"].operations == 8 * 16 * 9 * 4 * 4  # digits of 8 x 8, halved once
+def _of(plain: Chain, x: Tensor, layer: str) -> float:
+    return divergence(plain, x, [layer])
 
 
-def test_first_order_is_the_derivative_of_the_loss_along_the_error(subject: Subject) -> None:
-    name = "stages.0.0.conv0"
-    error, weight, step = subject.weight_errors()[name], subject.plain.get_submodule(name).weight, 1e-3
-    assert isinstance(weight, torch.Tensor)
-    losses = []
-    batches = list(subject.batches())
-    assert len(batches) == 1
-    with torch.no_grad():
-        for sign in (1, -1):
-            weight.add_(sign * step * error)
-            losses.append(float(F.cross_entropy(subject.plain(batches[0][0]).double(), batches[0][1])))
-            weight.sub_(sign * step * error)
-    assert first_order(subject)[name] == pytest.approx(abs(losses[0] - losses[1]) / (2 * step), rel=0.02)
+def test_only_high_is_how_much_nearer_the_output_comes_with_one_layer_in_full_precision() -> None:
+    problem, plain, x = chain()
+    both = divergence(plain, x, ["b", "c"])
+    expected = {"b": both - divergence(plain, x, ["c"]), "c": both - divergence(plain, x, ["b"])}
+    assert RANKINGS["only-high"](problem, [(x, labels(40))]) == pytest.approx(expected, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["only-low", "only-high"])
+def test_outputs_that_are_no_classes_are_compared_by_their_squares(name: str) -> None:
+    """Also where no output constraint says so: the divergence of a single number would be 0 for every layer."""
+    said, unsaid = (small("regression", constraints=constraints) for constraints in _OF_REGRESSION)
+    scores = RANKINGS[name](unsaid.problem, list(unsaid.batches))
+    assert scores == RANKINGS[name](said.problem, list(said.batches))
+    assert any(score != 0 for score in scores.values())
+
+
+_OF_REGRESSION = ([OutputConstraint("squared"), LayerConstraint()], [LayerConstraint()])
+
+
+def test_first_order_is_the_derivative_of_the_loss_along_the_error() -> None:
+    torch.manual_seed(0)
+    x, y = drawn(40, 6).double(), labels(40)
+    problem = Lagrangian(prepare(Chain().double(), x, 2), F.cross_entropy).eval()
+    model, step = full_precision_copy(problem), 1e-5
+    scores = first_order(problem, [(x, y)])
+    for name, error in weight_errors(problem).items():
+        weight, losses = weight_in(model, name), []
+        with torch.no_grad():
+            for sign in (1, -1):
+                weight.add_(sign * step * error)
+                losses.append(float(F.cross_entropy(model(x), y)))
+                weight.sub_(sign * step * error)
+        assert scores[name] == pytest.approx(abs(losses[0] - losses[1]) / (2 * step), rel=1e-4)
 
 
 def test_hutchinson_is_exact_for_a_diagonal_hessian_and_near_for_others() -> None:
-    one, other = torch.randn(5, requires_grad=True), torch.randn(4, requires_grad=True)
+    one, other = (torch.linspace(-1, 1, size).requires_grad_() for size in (5, 4))
     diagonal = torch.tensor([1.0, 2.0, 3.0, -1.0, 0.5])
-    full = torch.randn(4, 4)
-    full = full @ full.T
-    loss = 0.5 * (diagonal * one.square()).sum() + 0.5 * other @ full @ other + one.sum() * other.sum()
-    found = hutchinson(loss, [one, other], 4000, torch.Generator().manual_seed(0))
-    assert float(found[0]) == pytest.approx(5.5, abs=0.5)
-    assert float(found[1]) == pytest.approx(float(full.trace()), rel=0.1)
+    full = torch.full((4, 4), 0.3) + torch.diag(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    loss = 0.5 * (diagonal * one.square()).sum() + 0.5 * other @ full @ other + 0.2 * one.sum() * other.sum()
+    traces = hutchinson(loss, [one, other], 500, torch.Generator().manual_seed(0))
+    # five standard deviations of the mean, sqrt(sum of squares beside the diagonal blocks' diagonals / draws)
+    assert float(traces[0]) == pytest.approx(5.5, abs=5 * math.sqrt(20 * 0.2**2 / 500))
+    assert float(traces[1]) == pytest.approx(11.2, abs=5 * math.sqrt((2 * 12 * 0.3**2 + 20 * 0.2**2) / 500))
     alone = hutchinson(0.5 * (diagonal * one.square()).sum(), [one], 1, torch.Generator().manual_seed(1))
     assert float(alone[0]) == pytest.approx(5.5)
 
 
-def test_a_run_without_layer_constraints_has_no_multipliers(ste_run: Run) -> None:
-    subject = Subject.of_run(ste_run, images=50)
-    with pytest.raises(InputError, match="has no layer multipliers: train with method pdqat-layers"):
-        RANKINGS["dual"](subject)
-    assert list(RANKINGS["distance"](subject)) == subject.plan.low_layers
+def test_hessian_is_the_trace_by_parameter_times_the_squared_error() -> None:
+    """Against the whole Hessian, which a net without curvature beside the loss has block by block."""
+    torch.manual_seed(0)
+    x, y = drawn(30, 4), drawn(30, 4, seed=2)
+    problem = Lagrangian(prepare(nn.Sequential(*(nn.Linear(4, 4) for _ in range(3))), x, 2), F.mse_loss).eval()
+    model = full_precision_copy(problem)
+    weight = weight_in(model, "1")
+
+    def loss(candidate: Tensor) -> Tensor:
+        hidden = F.linear(model.get_submodule("0")(x), candidate, model.get_submodule("1").bias)  # type: ignore[arg-type]
+        return F.mse_loss(model.get_submodule("2")(hidden), y)
+
+    hessian = torch.autograd.functional.hessian(loss, weight.detach())  # type: ignore[no-untyped-call]
+    hessian = hessian.reshape(16, 16)
+    exact = float(hessian.trace()) / 16
+    spread = float((hessian - torch.diag(hessian.diagonal())).square().sum() * 2 / 10) ** 0.5 / 16
+    square = float(weight_errors(problem)["1"].square().sum())
+    assert RANKINGS["hessian"](problem, [(x, y)])["1"] == pytest.approx(exact * square, abs=5 * spread * square)
+
+
+def test_a_ranking_comes_with_the_evidence_of_the_constraints() -> None:
+    made = small()
+    entries = evaluate(made.problem, made.batches).constraints
+    history = [
+        {"constraints": [{**entry, "multiplier": entry["multiplier"] * part} for entry in entries]}
+        for part in (0.1, 0.5, 0.8, 1.0)
+    ]
+    ranking = rank(made.problem, made.batches, history=history)
+    scores = [layer.score for layer in ranking.layers]
+    assert scores == sorted(scores, reverse=True)
+    known = {entry["where"]: entry for entry in entries}
+    for layer in ranking.layers:
+        entry = known[layer.layer]
+        assert layer.score == layer.multiplier == entry["multiplier"]
+        assert (layer.distance, layer.slack, layer.tolerance) == (entry["distance"], entry["slack"], entry["tolerance"])
+        assert layer.off == pytest.approx(abs(entry["slack"]) / entry["tolerance"])
+        assert layer.change == pytest.approx(0.5), "over the last two epochs"
+        assert layer.precision == "2"
+
+
+def test_a_multiplier_of_zero_is_off_only_if_its_bound_is_broken() -> None:
+    made = small(constraints=[OutputConstraint(), LayerConstraint("relative", {"3": 1e-6, "*": 1e6})])
+    made.problem.duals.multipliers.zero_()
+    ranking = {layer.layer: layer for layer in rank(made.problem, made.batches).layers}
+    assert ranking["6"].off == ranking["9"].off == 0
+    broken = ranking["3"]
+    assert broken.slack is not None
+    assert broken.off == pytest.approx(broken.slack / 1e-6)
+    assert broken.change is None, "without a history nothing is known of it"
+
+
+def test_only_so_many_samples_are_looked_at() -> None:
+    made = small()
+    inputs, target = made.first
+    few = rank(made.problem, [(inputs[:5], target[:5])], by="distance").scores
+    assert rank(made.problem, made.batches, by="distance", samples=5).scores == pytest.approx(few)
+
+
+def test_batches_that_end_after_one_pass_are_enough() -> None:
+    made = small()
+    once = (batch for batch in made.batches)
+    assert rank(made.problem, once, by="gradient").scores == rank(made.problem, made.batches, by="gradient").scores
+
+
+def test_a_problem_without_layer_constraints_has_no_multipliers() -> None:
+    problem, batches = task_problem(), small().batches
+    channels = small(constraints=[OutputConstraint(), ChannelConstraint()]).problem
+    for without in (problem, channels):
+        with pytest.raises(InputError, match="has no layer multipliers: train with layer constraints"):
+            rank(without, batches)
+    ranking = rank(problem, batches, by="distance")
+    assert sorted(ranking.scores) == ["3", "6", "9"]
+    assert {layer.multiplier for layer in ranking.layers} == {None}
     for name in ("hessian", "gradient", "only-low", "only-high"):
         with pytest.raises(InputError, match="leaves the full-precision view untrained"):
-            RANKINGS[name](subject)
+            rank(problem, batches, by=name)
+
+
+@pytest.mark.parametrize("name", RANKINGS)
+def test_a_problem_in_full_precision_or_with_several_plans_has_no_ranking(name: str) -> None:
+    batches = small().batches
+    with pytest.raises(InputError, match="trains full precision only; its layers have no low precision to rank"):
+        rank(task_problem(low=False), batches, by=name)
+    several = Lagrangian(prepare(Chain(), drawn(8, 6), [2, 4]), F.cross_entropy)
+    with pytest.raises(InputError, match="the network has 2 plans, 2-bit, 4-bit; to rank its layers it must have one"):
+        rank(several, [(drawn(8, 6), labels(8))], by=name)
+
+
+def test_what_can_not_be_ranked_by_is_said_in_one_sentence() -> None:
+    made = small()
+    inputs, target = made.first
+    with pytest.raises(InputError, match="unknown ranking 'taste'; choose one of dual, hessian"):
+        rank(made.problem, made.batches, by="taste")
+    with pytest.raises(InputError, match="there is no sample to judge layers by: the batches are empty"):
+        rank(made.problem, [])
+    with pytest.raises(InputError, match="samples must be a whole number from 1 upwards, not 0"):
+        rank(made.problem, made.batches, samples=0)
+    with pytest.raises(InputError, match="a batch must be a pair of inputs and target, not a Tensor"):
+        rank(made.problem, [inputs])
+    with pytest.raises(InputError, match="a batch must be a pair of inputs and target, not a tuple of 3"):
+        rank(made.problem, [(inputs, target, target)])

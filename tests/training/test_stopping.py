@@ -1,51 +1,55 @@
 """Training that ends before its last epoch: out of patience, or because something is not a number."""
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from configured import build, small, train
+from counting import BATCHES, counting_problem, fewer_calls, more_calls
+from interrupted import Interrupt
+from pdqat.config.presets import config_of
 from pdqat.errors import InputError
-from pdqat.training import Run, TrainConfig
-from pdqat.training.checkpoints import load_checkpoint
-from pdqat.training.evaluation import evaluate
-from pdqat.training.setup import Setup
-
-Small = Callable[..., TrainConfig]
-Train = Callable[..., Run]
+from pdqat.evaluation import evaluate
+from pdqat.runs.checkpoints import load_checkpoint, save_checkpoint
+from pdqat.runs.folder import Run
+from pdqat.training import fit
+from pdqat.training.state import with_state
 
 
-def test_training_stops_when_validation_gets_no_better(tmp_path: Path, small: Small, train: Train) -> None:
-    """The schedule ruins what the first three epochs learned."""
-    config = small(method="full", batch_size=16, lr=1e-2, epochs=6, milestones=[0.5], decay=1e3)
-    patient = train(tmp_path / "patient", config).metrics()
-    run = train(tmp_path / "impatient", replace(config, patience=2))
-    accuracies = [entry["accuracy"]["full"] for entry in patient]
-    stop = next(n for n in range(1, 7) if n - (accuracies.index(max(accuracies[:n])) + 1) >= 2)
-    assert stop < 6, "a run to the end would show nothing"
-    assert run.metrics() == patient[:stop]
-    assert run.summary()["epochs"] == stop
-    assert run.summary()["chosen_epoch"] == stop - 2
-
-
-def test_a_run_out_of_patience_is_not_trained_further_when_continued(
-    tmp_path: Path, small: Small, train: Train
-) -> None:
-    config = small(method="full", batch_size=16, lr=1e-2, epochs=4, milestones=[0.5], decay=1e3, patience=1)
-    run = train(tmp_path / "run", config)
-    before, summary = run.metrics(), run.summary()
-    assert len(before) < 4
+def test_training_stops_when_validation_gets_no_better(tmp_path: Path) -> None:
+    """The first epoch is noted down as better than any epoch can be."""
+    patient = train(tmp_path / "patient", small(epochs=4)).metrics()
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "impatient", small(epochs=4, patience=2), [Interrupt(epoch=1)])
+    run = Run.open(tmp_path / "impatient")
+    save_checkpoint(run.last, {**load_checkpoint(run.last), "best": {"epoch": 1, "score": 2.0}})
+    train(run.path)
+    assert run.metrics() == patient[:3]
+    summary = run.summary()
+    assert (summary["epochs"], summary["chosen_epoch"]) == (3, 1)
     run.summary_file.unlink()
     train(run.path)
-    assert run.metrics() == before
+    assert run.metrics() == patient[:3], "a run out of patience is not trained further when it is continued"
     assert run.summary() == summary
 
 
-def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_good_state(
-    tmp_path: Path, small: Small, train: Train
-) -> None:
+@pytest.mark.parametrize(("patience", "epochs"), [(0, 5), (1, 2), (2, 3), (4, 5), (5, 5)])
+def test_epochs_without_a_better_score_are_counted(patience: int, epochs: int) -> None:
+    problem = counting_problem()
+    how: dict[str, Any] = {"validation": BATCHES, "epochs": 5, "patience": patience, "progress": False}
+    summary = fit(problem, BATCHES, metric=fewer_calls(problem), **how).summary
+    assert (summary["epochs"], summary["chosen_epoch"]) == (epochs, 1)
+
+
+def test_patience_never_ends_while_scores_get_better() -> None:
+    problem = counting_problem()
+    how: dict[str, Any] = {"validation": BATCHES, "epochs": 4, "patience": 1, "progress": False}
+    summary = fit(problem, BATCHES, metric=more_calls(problem), **how).summary
+    assert (summary["epochs"], summary["chosen_epoch"]) == (4, 4)
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_good_state(tmp_path: Path) -> None:
     """The schedule raises the rate so far that the second step of epoch 2 overflows."""
     config = small(milestones=[0.5], decay=1e33)
     said = "the loss is not a number at epoch 2, step 2; .*last.pt holds the state after epoch 1"
@@ -54,12 +58,12 @@ def test_a_loss_that_is_not_a_number_stops_the_run_and_keeps_the_last_good_state
     run = Run.open(tmp_path / "run")
     assert len(run.metrics()) == 1
     assert not run.summary_file.exists()
-    setup = Setup(run.config())
-    setup.load(load_checkpoint(run.last), run.last)
-    assert evaluate(setup.objective, setup.validation_batches()).accuracy == run.metrics()[0]["accuracy"]
+    built = build(config_of(run))
+    problem = with_state(built.problem, load_checkpoint(run.last), "the checkpoint")
+    assert evaluate(problem, built.loaders.validation).scores == run.metrics()[0]["accuracy"]
 
 
-def test_a_run_that_fails_in_its_first_epoch_says_where(tmp_path: Path, small: Small, train: Train) -> None:
+def test_a_run_that_fails_in_its_first_epoch_says_where(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the loss is not a number at epoch 1, step 2; a smaller learning rate"):
         train(tmp_path / "run", small(lr=1e30))
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.toml"]
@@ -73,9 +77,7 @@ def test_a_run_that_fails_in_its_first_epoch_says_where(tmp_path: Path, small: S
         ({"dual_rate": 1e300, "output_tolerance": 0.0}, "the multiplier of 2-bit/output"),
     ],
 )
-def test_what_the_last_step_of_an_epoch_spoils_is_not_saved(
-    tmp_path: Path, small: Small, train: Train, changes: dict[str, Any], what: str
-) -> None:
+def test_what_the_last_step_of_an_epoch_spoils_is_not_saved(tmp_path: Path, changes: dict[str, Any], what: str) -> None:
     with pytest.raises(InputError, match=f"{what} is not a number after epoch 1"):
         train(tmp_path / "run", small(**changes))
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["config.toml"]

@@ -1,7 +1,6 @@
-"""From prices of precision and a budget to a BitPlan."""
+"""From prices of precision and a budget to a plan."""
 
+from pdqat.allocation.allocate import Allocation, allocate
 from pdqat.allocation.budget import Budget
-from pdqat.allocation.program import Allocation, allocate
-from pdqat.allocation.sizes import LayerSize
 
-__all__ = ["Allocation", "Budget", "LayerSize", "allocate"]
+__all__ = ["Allocation", "Budget", "allocate"]

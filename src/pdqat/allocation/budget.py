@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pdqat.allocation.sizes import LayerSize
 from pdqat.errors import InputError
+from pdqat.layers.sizes import LayerSize
 from pdqat.precision import Precision
 
 FULL_BITS = 32

@@ -2,11 +2,22 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from pdqat.errors import InputError
 from pdqat.precision import Precision
 from pdqat.rules import check_all_match, resolve
 
 CANDIDATES = ("1", "2", "4", "8")
 """Unless others are named."""
+
+Bits = str | int | Precision
+
+
+def candidates_in(bits: Iterable[Bits]) -> list[Precision]:
+    """The precisions to choose from, each once."""
+    precisions = list(dict.fromkeys(Precision.parse(text) for text in bits))
+    if not precisions:
+        raise InputError("there must be at least one precision to choose from, such as 1, 2, 4, 8")
+    return precisions
 
 
 def choices(

@@ -1,60 +1,49 @@
-"""A run's weights under another plan, without any training for it.
+"""A problem's weights under another plan, without any training for it.
 
-Only the statistics of the low-precision batch norms are estimated anew, on training images.
+Only the statistics of the low-precision batch norms are estimated anew, on training samples.
 """
 
-import copy
-from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import islice
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pdqat.batches import Batches, on_device, pairs
+from pdqat.errors import InputError
+from pdqat.evaluation import Evaluation, evaluate
 from pdqat.layers import Network
 from pdqat.layers.norm import PrecisionNorm
-from pdqat.precision import BitPlan
-from pdqat.sensitivity.subject import Subject
+from pdqat.layers.trace import call_model
+from pdqat.precision import BitPlan, Plan
+from pdqat.task import Problem
 
 STATISTICS_BATCHES = 8
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Of a model on images."""
-
-    accuracy: float
-    loss: float
+def measure_under(problem: Problem, plan: Plan, training: Batches, batches: Batches) -> Evaluation:
+    """The problem under another plan: norms from a few batches of `training`, scores on `batches`."""
+    other = problem.under_plan(plan)
+    estimate_statistics(other.net, other.net.only_plan("estimate its norms"), training)
+    return evaluate(other, batches)
 
 
 @torch.no_grad()
-def measure_under(subject: Subject, plan: BitPlan, batches: Iterable[tuple[Tensor, Tensor]] | None = None) -> Measured:
-    """The run's weights under another plan, on the held-out images unless others are given."""
-    net = copy.deepcopy(subject.net)
-    _estimate_statistics(net, subject, plan)
-    net.eval()
-    right = count = 0
-    loss = 0.0
-    for inputs, target in subject.batches() if batches is None else batches:
-        with net.state.under(plan):
-            output = net(inputs)
-        right += int((output.argmax(1) == target).sum())
-        loss += float(F.cross_entropy(output, target, reduction="sum"))
-        count += len(target)
-    return Measured(right / count, loss / count)
-
-
-def _estimate_statistics(net: Network, subject: Subject, plan: BitPlan) -> None:
-    """The mean over a few batches, in place of the running ones."""
-    for module in net.modules():
-        if isinstance(module, PrecisionNorm):
-            view = module.views[plan.name]
-            assert isinstance(view, _BatchNorm)
-            view.reset_running_stats()
-            view.momentum = None  # torch's word for a plain mean
+def estimate_statistics(net: Network, plan: BitPlan, training: Batches) -> None:
+    """Set a plan's norm statistics to their mean over a few batches, in place of the running ones."""
+    views = [module.views[plan.name] for module in net.modules() if isinstance(module, PrecisionNorm)]
+    norms = [view for view in views if isinstance(view, _BatchNorm)]
+    momenta = [norm.momentum for norm in norms]
+    for norm in norms:
+        norm.reset_running_stats()
+        norm.momentum = None  # torch's word for a plain mean
     net.train()
-    for inputs, _ in islice(subject.setup.training_batches(0), STATISTICS_BATCHES):
-        with net.state.under(plan):
-            net(inputs)
+    device = next(net.parameters()).device
+    seen = 0
+    for inputs, _ in islice(pairs(training), STATISTICS_BATCHES):
+        with net.under(plan):
+            call_model(net, on_device(inputs, device))
+        seen += 1
+    if norms and not seen:
+        raise InputError("there is no batch to estimate the statistics of norms on: the training batches are empty")
+    for norm, momentum in zip(norms, momenta, strict=True):
+        norm.momentum = momentum

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from pdqat.allocation.budget import Budget
-from pdqat.allocation.sizes import LayerSize
 from pdqat.errors import InputError
+from pdqat.layers.sizes import LayerSize
 from pdqat.precision import Precision
 
 Costs = Mapping[str, Mapping[Precision, float]]
@@ -33,8 +33,8 @@ _ROW = 1e4
 
 
 @dataclass(frozen=True)
-class Allocation:
-    """A choice for every layer."""
+class Solution:
+    """The precision of every layer."""
 
     precisions: dict[str, Precision]
     cost: float
@@ -45,7 +45,7 @@ class Allocation:
     """The smallest budget under which that plan fits."""
 
 
-def allocate(costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget) -> Allocation:
+def cheapest_plan(costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget) -> Solution:
     """The cheapest plan within the budget, and what the next better one would take.
 
     A layer with one precision in `costs` is pinned to it; layers without costs don't count.
@@ -62,7 +62,7 @@ def allocate(costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget) -> Al
     best = program.cheapest(limit * (1 + _SLACK))
     cost, used = program.cost(best), program.used(best)
     better = program.smallest_below(cost)
-    return Allocation(
+    return Solution(
         program.precisions(best),
         cost,
         budget.amount_of(used, sizes),
@@ -88,7 +88,7 @@ class _Program:
         self._costs = np.array([costs[layer][precision] for layer, precision in self._choices])
         self._uses = np.array([budget.used_by(sizes[layer], precision) for layer, precision in self._choices])
         self._layers = list(costs)
-        self._of_layer = np.array([[layer == each for layer, _ in self._choices] for each in self._layers], dtype=float)
+        self._of_layer = np.array([[layer == name for layer, _ in self._choices] for name in self._layers], dtype=float)
 
     @property
     def smallest(self) -> float:
@@ -97,11 +97,10 @@ class _Program:
 
     def cheapest(self, limit: float) -> np.ndarray:
         """The least cost within the limit; of plans that cost the same, one that uses little."""
-        found = self._solve(self._costs, self._uses, limit)
-        assert found is not None
-        within = self.cost(found)
-        smaller = self._solve(self._uses, self._costs, within * (1 + _SLACK))
-        return found if smaller is None or self.used(smaller) >= self.used(found) else smaller
+        cheapest = self._solve(self._costs, self._uses, limit)
+        assert cheapest is not None
+        smaller = self._solve(self._uses, self._costs, self.cost(cheapest) * (1 + _SLACK))
+        return cheapest if smaller is None or self.used(smaller) >= self.used(cheapest) else smaller
 
     def smallest_below(self, cost: float) -> np.ndarray | None:
         """The least use of all plans that cost less."""
@@ -109,17 +108,17 @@ class _Program:
             return None
         return self._solve(self._uses, self._costs, cost * (1 - BETTER))
 
-    def cost(self, chosen: np.ndarray) -> float:
+    def cost(self, taken: np.ndarray) -> float:
         """Predicted, of a choice."""
-        return float(self._costs[chosen].sum())
+        return float(self._costs[taken].sum())
 
-    def used(self, chosen: np.ndarray) -> float:
+    def used(self, taken: np.ndarray) -> float:
         """Of the budget, by a choice."""
-        return float(self._uses[chosen].sum())
+        return float(self._uses[taken].sum())
 
-    def precisions(self, chosen: np.ndarray) -> dict[str, Precision]:
+    def precisions(self, taken: np.ndarray) -> dict[str, Precision]:
         """By layer."""
-        return {layer: precision for (layer, precision), taken in zip(self._choices, chosen, strict=True) if taken}
+        return {layer: precision for (layer, precision), is_taken in zip(self._choices, taken, strict=True) if is_taken}
 
     def _solve(self, objective: np.ndarray, limited: np.ndarray, limit: float) -> np.ndarray | None:
         """The least objective within a limit.
@@ -130,13 +129,13 @@ class _Program:
         best, value = None, float(objective.max()) * len(self._layers)
         while True:
             possible = (limited <= limit * (1 + _SLACK)) & (objective <= value * (1 + _SLACK))
-            found = self._solve_scaled(objective / (value or 1.0), limited / (limit or 1.0), possible)
-            if found is None:
+            taken = self._solve_scaled(objective / (value or 1.0), limited / (limit or 1.0), possible)
+            if taken is None:
                 return best
-            new = float(objective[found].sum())
+            new = float(objective[taken].sum())
             if best is not None and new >= value * (1 - BETTER):
-                return found if new < value else best
-            best, value = found, new
+                return taken if new < value else best
+            best, value = taken, new
 
     def _solve_scaled(self, objective: np.ndarray, limited: np.ndarray, possible: np.ndarray) -> np.ndarray | None:
         """The least objective with a sum of at most 1.
@@ -154,19 +153,19 @@ class _Program:
         ]
         while True:
             with _nothing_printed():
-                found = milp(
+                solution = milp(
                     np.where(possible, objective, 0.0),
                     constraints=limits,
                     integrality=np.ones(len(objective)),
                     bounds=Bounds(0, possible.astype(float)),
                     options={"mip_rel_gap": 0},
                 )
-            if found.x is None:
+            if solution.x is None:
                 return None
-            chosen: np.ndarray = found.x > 0.5
-            if float(limited[chosen].sum()) <= 1 + _SLACK:
-                return chosen
-            as_much = limited >= self._of_layer.T @ (self._of_layer @ (limited * chosen))
+            taken: np.ndarray = solution.x > 0.5
+            if float(limited[taken].sum()) <= 1 + _SLACK:
+                return taken
+            as_much = limited >= self._of_layer.T @ (self._of_layer @ (limited * taken))
             limits.append(LinearConstraint(as_much.astype(float)[None, :], -np.inf, len(self._layers) - 1))
 
 

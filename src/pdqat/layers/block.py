@@ -1,10 +1,10 @@
 """The twin of a block: a named submodule computed again in full precision on the same low-precision input."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, nn
 
+from pdqat.batches import each_tensor
 from pdqat.errors import InputError
 from pdqat.layers.state import ViewState
 
@@ -30,16 +30,6 @@ class BlockTwin:
                 f"block {self.name!r} returns a {type(output).__name__}; a block constraint needs a tensor"
             )
         with self.state.twin():
-            full = block.forward(*_detached(args), **_detached(kwargs))
+            full = block.forward(*each_tensor(args, Tensor.detach), **each_tensor(kwargs, Tensor.detach))
         for at_reader in (False, True):  # a block has no norm of its own behind it: every distance is taken here
             recorder.compare(self.name, full, output.detach(), self.channel_dim, at_reader)
-
-
-def _detached(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach()
-    if isinstance(value, tuple | list):
-        return type(value)(_detached(part) for part in value)
-    if isinstance(value, Mapping):
-        return {key: _detached(part) for key, part in value.items()}
-    return value

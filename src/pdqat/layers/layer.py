@@ -4,28 +4,23 @@ A plain layer becomes precision-aware by changing its class in place, so it stay
 Parameters and hooks, wherever the model refers to it; changing the class back makes it plain again.
 """
 
+import copy
 from collections.abc import Callable
 from typing import Any, Self, final
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdqat.layers.arithmetic import in_autocast
 from pdqat.layers.distances import precise
+from pdqat.layers.layer_quantizers import Candidates, LayerQuantizers
 from pdqat.layers.recorder import candidate_name
+from pdqat.layers.rounding import Rounding, round_input
 from pdqat.layers.state import Gradient, ViewState
 from pdqat.layers.summand import Summand
-from pdqat.precision import FULL, Precision
-from pdqat.quantizers import Quantizer, Scheme
-
-
-class LayerQuantizers(nn.Module):
-    """The quantisers of one layer under one plan."""
-
-    def __init__(self, scheme: Scheme) -> None:
-        super().__init__()
-        self.weight = scheme.weight()
-        self.activation = scheme.activation()
+from pdqat.precision import FULL, BitPlan, Precision
+from pdqat.quantizers import Quantizer
 
 
 class PrecisionLayer(Summand):
@@ -67,12 +62,8 @@ class PrecisionLayer(Summand):
             read = view.activation.full if is_read else _as_is
             if recorder.wants(self.name):
                 self._record_twin(self.name, read, z.detach(), output.detach())
-            for candidate in recorder.candidates:
-                low = self.operate(
-                    self._quantized_input(view, input, candidate), self._quantized_weight(view, candidate, False), bias
-                )
-                full_input = input if candidate.activation is None else view.activation.full(input)
-                self._record_twin(candidate_name(self.name, candidate), read, full_input, low)
+            if recorder.candidates is not None:
+                self._record_candidates(recorder.candidates, precision, view, read, input.detach())
         return self.as_summand(output)
 
     @property
@@ -84,6 +75,20 @@ class PrecisionLayer(Summand):
     def full_weight(self) -> Tensor:
         """The weight that the full-precision network uses."""
         return self.weight if self.quantizer is None else self.quantizer.full(self.weight)
+
+    def low_weight(self, plan: BitPlan) -> Tensor:
+        """The weight that the network uses under a plan."""
+        view = self.views[plan.name]
+        assert isinstance(view, LayerQuantizers)
+        return view.low_weight(self.weight, plan[self.name])
+
+    def attach_quantizers_(self, plan: BitPlan) -> None:
+        """Give the layer modules that round what it reads and, if it is added to others, what it makes."""
+        if self.quantizer is not None and (bits := plan[self.name].activation) is not None:
+            view = self.views[plan.name]
+            assert isinstance(view, LayerQuantizers)
+            round_input(self, Rounding(copy.deepcopy(view.activation), bits))
+        self.attach_sum_quantizer_(plan)
 
     @final
     def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
@@ -104,7 +109,7 @@ class PrecisionLayer(Summand):
         if bits is None:
             return input
         real = precise(input)
-        if self.state.calibrating:
+        if self.name in self.state.calibrating:
             view.activation.calibrate(real, bits)
         elif self.training:
             view.activation.observe(real, bits)
@@ -117,7 +122,7 @@ class PrecisionLayer(Summand):
         if bits is None:
             weight = view.weight.full(self.weight)
             return weight if live else weight.detach()
-        if self.state.calibrating:
+        if self.name in self.state.calibrating:
             view.weight.calibrate(self.weight, bits)
         if self.state.gradient is Gradient.STRAIGHT_THROUGH:
             return view.weight.straight_through(self.weight, bits)
@@ -135,6 +140,24 @@ class PrecisionLayer(Summand):
             recorder.defer(name, self.norm_after, full - low, read)
         else:
             recorder.compare(name, read(full), read(low), self.channel_dim, at_reader=True)
+
+    def _record_candidates(
+        self,
+        candidates: Candidates,
+        own: Precision,
+        view: LayerQuantizers,
+        read: Callable[[Tensor], Tensor],
+        given: Tensor,
+    ) -> None:
+        """Compare the layer at other precisions with full precision, on an input that is not rounded either."""
+        for precision in candidates.precisions:
+            is_own = precision == own
+            tried = view if is_own else candidates.quantizers(self.name, precision, given, self.weight)
+            with torch.no_grad():
+                low_input, low_weight = tried.low_input(given, precision), tried.low_weight(self.weight, precision)
+                low = self.operate(low_input, low_weight, self.bias)
+            full_input = given if precision.activation is None else tried.activation.full(given)
+            self._record_twin(candidate_name(self.name, precision), read, full_input, low)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """A plain model's state has no quantisers: keep the ones that are here."""

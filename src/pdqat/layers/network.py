@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from pdqat.batches import each_tensor, on_device
 from pdqat.errors import InputError
 from pdqat.layers.block import BlockTwin
 from pdqat.layers.layer import PrecisionLayer
@@ -14,6 +16,26 @@ from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.recorder import Recorder
 from pdqat.layers.state import Gradient, ViewState
 from pdqat.precision import BitPlan
+from pdqat.quantizers import Scheme
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What a network was prepared with, so that it can be prepared again for other bits."""
+
+    example: Any
+    dtype: torch.dtype
+    """The parameters' at that time."""
+    scheme: Scheme
+    tied_norms: bool
+    integer_sums: bool
+
+    def example_on(self, device: torch.device) -> Any:
+        """The example on a device."""
+        return on_device(self.example, device)
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "Preparation":
+        return self
 
 
 class Network(nn.Module):
@@ -23,10 +45,18 @@ class Network(nn.Module):
     state_dict has the plain model's keys, and what the plans add to them.
     """
 
-    def __init__(self, model: nn.Module, state: ViewState, plans: Sequence[BitPlan], left_alone: Mapping[str, str]):
+    def __init__(
+        self,
+        model: nn.Module,
+        state: ViewState,
+        plans: Sequence[BitPlan],
+        left_alone: Mapping[str, str],
+        preparation: Preparation,
+    ) -> None:
         super().__init__()
         self.model = model
         self.state = state
+        self.preparation = preparation
         self.plans = {plan.name: plan for plan in plans}
         self.left_alone = dict(left_alone)
         """What `prepare` did not quantise, with the reason."""
@@ -40,21 +70,42 @@ class Network(nn.Module):
         self, plan: str | BitPlan | None, gradient: Gradient = Gradient.EXACT, recorder: Recorder | None = None
     ) -> Iterator["Network"]:
         """Compute under a plan, given by name or as one of `plans`; None is full precision."""
-        name = plan.name if isinstance(plan, BitPlan) else plan
-        if name is not None and name not in self.plans:
-            raise InputError(f"the network has no plan {name!r}; it was prepared with {', '.join(self.plans)}")
-        known = None if name is None else self.plans[name]
-        if isinstance(plan, BitPlan) and plan is not known and plan != known:
-            raise InputError(f"the plan {name!r} that was given is not the one of that name that the network has")
+        known = None if plan is None else self._known(plan)
         with self.state.under(known, gradient, recorder):
             yield self
+
+    def _known(self, plan: str | BitPlan) -> BitPlan:
+        name = plan.name if isinstance(plan, BitPlan) else plan
+        if name not in self.plans:
+            raise InputError(f"the network has no plan {name!r}; it was prepared with {', '.join(self.plans)}")
+        known = self.plans[name]
+        if isinstance(plan, BitPlan) and plan is not known and plan != known:
+            raise InputError(f"the plan {name!r} that was given is not the one of that name that the network has")
+        return known
+
+    def only_plan(self, purpose: str) -> BitPlan:
+        """The network's plan; raises InputError if it has several, since then `purpose` is unclear."""
+        if len(self.plans) != 1:
+            raise InputError(
+                f"the network has {len(self.plans)} plans, {', '.join(self.plans)}; to {purpose} it must have one"
+            )
+        return next(iter(self.plans.values()))
+
+    @property
+    def example(self) -> Any:
+        """What the network was prepared with, on its device and, if its type was changed since, of that type."""
+        like = next(self.parameters())
+        example = self.preparation.example_on(like.device)
+        if like.dtype is self.preparation.dtype:
+            return example
+        return each_tensor(example, lambda tensor: tensor.to(like.dtype) if tensor.is_floating_point() else tensor)
 
     @property
     def layers(self) -> dict[str, PrecisionLayer]:
         """The quantised layers by name, in the order in which the model calls them."""
-        found = {each.name: each for each in self.model.modules() if isinstance(each, PrecisionLayer)}
+        by_name = {module.name: module for module in self.model.modules() if isinstance(module, PrecisionLayer)}
         names = next(iter(self.plans.values())).precisions if self.plans else ()
-        return {name: found[name] for name in names}
+        return {name: by_name[name] for name in names}
 
     def watch_block(self, name: str) -> None:
         """Let the submodule of that name be compared with its full-precision twin."""
@@ -69,12 +120,20 @@ class Network(nn.Module):
             twin = BlockTwin(name, inside[-1].channel_dim, self.state)
             modules[name].register_forward_hook(twin, with_kwargs=True)
 
-    def restore(self, bake: bool = False) -> nn.Module:
-        """Give the plain module back, with the same Parameters and the full-precision view's norms.
+    def restore(self, bake: bool = False, plan: str | BitPlan | None = None) -> nn.Module:
+        """Give the plain module back, in place, with the same Parameters.
 
-        With `bake` the full-precision weights (`quantizer.full`) are written into the Parameters first, so that the
-        plain module computes what this network computes in full precision.
+        Args:
+            bake: write the full-precision weights (`quantizer.full`) into the Parameters first, so that the plain
+                module computes what this network computes in full precision.
+            plan: give the low-precision model of this plan back instead: quantised weights in the Parameters, the
+                plan's own norms, and an explicit `Rounding` as `input_quantizer` in front of every layer that reads
+                quantised activations (`sum_quantizer` behind one whose output is rounded for a sum).
         """
+        if plan is not None:
+            if bake:
+                raise InputError("restore either bakes full precision or gives a plan's low precision, not both")
+            self._write_low_precision(self._known(plan))
         if bake:
             self._bake()
         for module in list(self.model.modules()):
@@ -90,13 +149,30 @@ class Network(nn.Module):
         return self.model
 
     @torch.no_grad()
+    def _write_low_precision(self, plan: BitPlan) -> None:
+        """Write a plan's weights and norms into the Parameters, and put its quantisers in front of the layers."""
+        layers = [layer for layer in self.model.modules() if isinstance(layer, PrecisionLayer) and layer.quantizer]
+        check_shared_weights(self.model, layers, "quantised")
+        low: dict[Tensor, Tensor] = {}
+        for layer in layers:
+            weight = layer.low_weight(plan)
+            if layer.weight in low and not torch.equal(low[layer.weight], weight):
+                raise InputError(f"{layer.name!r} shares its weight with a layer that rounds it in another way")
+            low[layer.weight] = weight
+        for module in list(self.model.modules()):
+            if isinstance(module, PrecisionLayer):
+                module.attach_quantizers_(plan)
+            elif isinstance(module, PrecisionNorm):
+                module.take_view_(plan)
+        for parameter, value in low.items():
+            parameter.copy_(value)
+
+    @torch.no_grad()
     def _bake(self) -> None:
         """Write the full-precision weights, each Parameter's once however many layers share it."""
-        quantized = [each for each in self.model.modules() if isinstance(each, PrecisionLayer) and each.quantizer]
-        full_weights = {layer.weight: layer.full_weight() for layer in quantized}
-        for name, module in self.model.named_modules():
-            if module not in quantized and any(each in full_weights for each in module.parameters(recurse=False)):
-                raise InputError(f"{name!r} shares the weight of a quantised layer, which can't be baked for both")
+        layers = [layer for layer in self.model.modules() if isinstance(layer, PrecisionLayer) and layer.quantizer]
+        check_shared_weights(self.model, layers, "baked")
+        full_weights = {layer.weight: layer.full_weight() for layer in layers}
         for weight, full in full_weights.items():
             weight.copy_(full)
 
@@ -108,6 +184,14 @@ class Network(nn.Module):
         for key in [key for key in state_dict if key.startswith(prefix)]:
             state_dict[f"{prefix}model.{key[len(prefix) :]}"] = state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def check_shared_weights(model: nn.Module, layers: Sequence[PrecisionLayer], what: str) -> None:
+    """Refuse to write into weights that modules other than these layers use too."""
+    written = {layer.weight for layer in layers}
+    for name, module in model.named_modules():
+        if module not in layers and any(parameter in written for parameter in module.parameters(recurse=False)):
+            raise InputError(f"{name!r} shares the weight of a quantised layer, which can't be {what} for both")
 
 
 def call_every_layer(module: nn.Module, args: tuple[Any, ...]) -> None:

@@ -14,6 +14,7 @@ from pdqat.layers.distances import precise
 from pdqat.layers.normalize import normalize
 from pdqat.layers.state import ViewState
 from pdqat.layers.summand import Summand
+from pdqat.precision import BitPlan
 
 
 class PrecisionNorm(_BatchNorm, Summand):
@@ -51,6 +52,16 @@ class PrecisionNorm(_BatchNorm, Summand):
         if tied:
             view.weight, view.bias = self.weight, self.bias
         self.views[name] = view
+
+    @torch.no_grad()
+    def take_view_(self, plan: BitPlan) -> None:
+        """Become the norm that a plan has, in place."""
+        view = self.views[plan.name]
+        for key, value in view.state_dict().items():
+            own = getattr(self, key)
+            if own is not value:
+                own.copy_(value)
+        self.attach_sum_quantizer_(plan)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """A plain model's state has one norm: every view starts from it."""

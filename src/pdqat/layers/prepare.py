@@ -1,15 +1,17 @@
 """`prepare`: any module becomes a precision-aware network, in place."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from pdqat.errors import InputError
-from pdqat.layers.layer import LAYERS, LayerQuantizers, PrecisionLayer
-from pdqat.layers.network import Network, call_every_layer
+from pdqat.layers.layer import LAYERS, PrecisionLayer
+from pdqat.layers.layer_quantizers import LayerQuantizers
+from pdqat.layers.network import Network, Preparation, call_every_layer
 from pdqat.layers.norm import NORMS, PrecisionNorm
+from pdqat.layers.rounding import Rounding
 from pdqat.layers.state import ViewState
 from pdqat.layers.trace import call_model, evaluating, trace
 from pdqat.precision import FULL, BitPlan, Precision
@@ -32,29 +34,37 @@ def prepare(
 ) -> Network:
     """Make a model precision-aware, in place.
 
-    example     a batch of real inputs: shows the order of the layers, and lets quantisers with a scale set it
-    bits        a precision or a BitPlan, or several: one plan each
-    layers      precision per layer name or glob pattern; the first and the last layer are "full" unless named here
-    quantizer   a name of `pdqat.quantizers.SCHEMES`, or a Scheme
-    tied_norms  plans share the full-precision batch norms' affine parameters; only statistics are their own
-    integer_sums  under plans, what residual additions add is rounded to 8 bits of one step, as deployment needs it
+    Args:
+        model: any module; its Conv, Linear and BatchNorm layers change their class and keep their Parameters.
+        example: a batch of real inputs; shows the order of the layers, and lets quantisers with a scale set it. The
+            network keeps it, for plans with other bits.
+        bits: a precision or a BitPlan, or several: one plan each.
+        layers: precision per layer name or glob pattern; the first and the last layer are "full" unless named here.
+        quantizer: a name of `pdqat.quantizers.SCHEMES`, or a Scheme.
+        tied_norms: plans share the full-precision batch norms' affine parameters; only statistics are their own.
+        integer_sums: under plans, what residual additions add is rounded to 8 bits of one step, as deployment needs it.
 
-    >>> net = prepare(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2)), torch.rand(2, 4), bits=2)
-    >>> list(net.layers), net.left_alone["0"]
-    (['1'], 'first layer: full precision unless a rule names it')
+    Example:
+        >>> net = prepare(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2)), torch.rand(2, 4), bits=2)
+        >>> list(net.layers), net.left_alone["0"]
+        (['1'], 'first layer: full precision unless a rule names it')
     """
     if any(isinstance(module, PrecisionLayer | PrecisionNorm) for module in model.modules()):
         raise InputError("the model is prepared already; restore() gives the plain module back")
+    if any(isinstance(module, Rounding) for module in model.modules()):
+        raise InputError("the model is in low precision already, as restore(plan=...) gave it; prepare the plain one")
     requested = list(bits) if isinstance(bits, Sequence) and not isinstance(bits, str) else [bits]
     rules = {pattern: Precision.parse(precision) for pattern, precision in (layers or {}).items()}
     swappable, left_alone = _swappable(model)
     norms = {name: module for name, module in model.named_modules() if type(module) in NORMS}
     seen = trace(model, swappable, norms, example)
     left_alone |= {name: "not called with the example input" for name in swappable if name not in seen.calls}
-    plans = _plans(requested, seen.order, rules, left_alone)
+    plans = _plans(requested, seen.layers, rules, left_alone)
 
-    net = Network(model, ViewState(), plans, left_alone)
     scheme = find_scheme(quantizer)
+    dtype = next(model.parameters()).dtype
+    preparation = Preparation(example, dtype, scheme, tied_norms, integer_sums)
+    net = Network(model, ViewState(), plans, left_alone, preparation)
     try:
         for name, module in norms.items():
             norm = NORMS[type(module)].convert_(module, name, net.state)
@@ -73,7 +83,11 @@ def prepare(
         for module in model.modules():
             if isinstance(module, nn.TransformerEncoderLayer):
                 module.register_forward_pre_hook(call_every_layer)
-        _calibrate(net, example)
+        aware = [module for module in model.modules() if isinstance(module, PrecisionLayer | PrecisionNorm)]
+        for module in aware:
+            module.views.train(module.training)
+            module.sums.train(module.training)
+        calibrate(net, [module.name for module in aware])
     except BaseException:
         net.restore()
         raise
@@ -104,34 +118,34 @@ def _swappable(model: nn.Module) -> tuple[dict[str, nn.Module], dict[str, str]]:
 
 
 def _plans(
-    requested: Sequence[PlanLike], order: Sequence[str], rules: Mapping[str, Precision], left_alone: dict[str, str]
+    requested: Sequence[PlanLike], layers: Sequence[str], rules: Mapping[str, Precision], left_alone: dict[str, str]
 ) -> list[BitPlan]:
     """Resolve each requested plan to a precision per quantised layer; all plans name the same layers."""
     if not requested:
         raise InputError("at least one precision is needed, for example bits=2")
-    check_all_match(rules, order, "the layer rule")
-    if rules and all(isinstance(each, BitPlan) for each in requested):
+    check_all_match(rules, layers, "the layer rule")
+    if rules and all(isinstance(request, BitPlan) for request in requested):
         raise InputError("layer rules are given beside plans that name each layer's precision; give one or the other")
-    ends = {name: where for where, name in (("last", order[-1]), ("first", order[0]))} if order else {}
+    ends = {name: where for where, name in (("last", layers[-1]), ("first", layers[0]))} if layers else {}
     resolved: list[tuple[str, dict[str, Precision]]] = []
-    for each in requested:
-        if isinstance(each, BitPlan):
-            unknown = [name for name in each.precisions if name not in order]
+    for request in requested:
+        if isinstance(request, BitPlan):
+            unknown = [name for name in request.precisions if name not in layers]
             if unknown:
-                raise InputError(f"plan {each.name!r} names the layer {unknown[0]!r}, which the model does not have")
-            resolved.append((each.name, {name: each[name] for name in order}))
+                raise InputError(f"plan {request.name!r} names the layer {unknown[0]!r}, which the model does not have")
+            resolved.append((request.name, {name: request[name] for name in layers}))
         else:
-            uniform = BitPlan.uniform(each, order)
-            defaults = {name: FULL if name in ends else uniform[name] for name in order}
-            resolved.append((uniform.name, {name: resolve(rules, name, defaults[name]) for name in order}))
-    named = {name for each in requested if isinstance(each, BitPlan) for name in each.precisions}
-    quantized = [name for name in order if name in named or any(plan[name] != FULL for _, plan in resolved)]
+            uniform = BitPlan.uniform(request, layers)
+            defaults = {name: FULL if name in ends else uniform[name] for name in layers}
+            resolved.append((uniform.name, {name: resolve(rules, name, defaults[name]) for name in layers}))
+    named = {name for plan in requested if isinstance(plan, BitPlan) for name in plan.precisions}
+    quantized = [name for name in layers if name in named or any(plan[name] != FULL for _, plan in resolved)]
     if not quantized or not any(plan[name] != FULL for _, plan in resolved for name in quantized):
         raise InputError(
             "the model has nothing to quantise: no Conv or Linear layer is left in low precision "
             f"(left alone: {', '.join(left_alone) or 'nothing'}; first and last layer: {', '.join(ends) or 'none'})"
         )
-    for name in order:
+    for name in layers:
         if name not in quantized:
             by_rule = resolve(rules, name, None) is not None
             at_end = name in ends and not by_rule
@@ -159,7 +173,7 @@ def _round_sums(net: Network, streams: Iterable[frozenset[str]]) -> None:
             summand = modules[name]
             assert isinstance(summand, PrecisionLayer | PrecisionNorm)
             summand.sums.update(quantizers)
-    for layer in (each for each in modules.values() if isinstance(each, PrecisionLayer)):
+    for layer in (module for module in modules.values() if isinstance(module, PrecisionLayer)):
         if layer.sums or (layer.norm_after is not None and modules[layer.norm_after].sums):
             layer.roundings_behind = frozenset(net.plans)
 
@@ -170,9 +184,10 @@ def _rounds_after(name: str, plan: BitPlan, calls: Sequence[str]) -> bool:
 
 
 @torch.no_grad()
-def _calibrate(net: Network, example: Any) -> None:
-    """Show each plan's quantisers the example once, in evaluation mode."""
+def calibrate(net: Network, names: Collection[str]) -> None:
+    """Show the quantisers of these layers and norms the example once under each plan, in evaluation mode."""
+    example = net.example
     with evaluating(net):
         for plan in net.plans:
-            with net.under(plan), net.state.calibration():
+            with net.under(plan), net.state.calibration(names):
                 call_model(net, example)

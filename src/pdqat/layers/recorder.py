@@ -19,6 +19,7 @@ from torch import Tensor
 
 from pdqat.errors import InputError
 from pdqat.layers.distances import Distance, precise
+from pdqat.layers.layer_quantizers import Candidates
 from pdqat.precision import Precision
 
 FEWEST_ROWS = 16
@@ -50,14 +51,14 @@ class _Pending:
 class Recorder:
     """Per distance and name the distances per channel, one entry for every call of the layer or block."""
 
-    def __init__(self, requests: Iterable[Request], part: float = 1.0, candidates: Iterable[Precision] = ()) -> None:
+    def __init__(self, requests: Iterable[Request], part: float = 1.0, candidates: Candidates | None = None) -> None:
         self._requests = tuple(requests)
         self._part = part
-        self.candidates = tuple(candidates)
+        self.candidates = candidates
         """Precisions at which layers are compared beside the plan's own, under the name `candidate_name`."""
         self._rows: dict[int, Tensor] = {}
         self._pending: dict[str, list[_Pending]] = defaultdict(list)
-        self._found: dict[tuple[Distance, str], list[Tensor]] = defaultdict(list)
+        self._recorded: dict[tuple[Distance, str], list[Tensor]] = defaultdict(list)
 
     def wants(self, name: str) -> bool:
         """Whether a twin of this layer or block has to be computed."""
@@ -75,15 +76,15 @@ class Recorder:
 
     def distance(self, distance: Distance, name: str) -> Tensor:
         """The distance of each channel, averaged over the calls in this forward."""
-        if not self._found[distance, name]:
+        if not self._recorded[distance, name]:
             raise InputError(f"{name} was not computed in this forward; a constraint needs a place that always is")
-        return torch.stack(self._found[distance, name]).mean(0)
+        return torch.stack(self._recorded[distance, name]).mean(0)
 
     def compare(self, name: str, full: Tensor, low: Tensor, channel_dim: int, at_reader: bool) -> None:
         """Take the distances that are measured here."""
         for distance in self._distances(name):
             if distance.at_reader is at_reader:
-                self._found[distance, name].append(distance.per_channel(full, low, channel_dim))
+                self._recorded[distance, name].append(distance.per_channel(full, low, channel_dim))
 
     def defer(self, name: str, norm: str, difference: Tensor, read: Callable[[Tensor], Tensor]) -> None:
         """Keep the difference of a layer's two sides until the norm that follows is computed."""

@@ -3,7 +3,7 @@
 Modules reach it through an attribute, never through a global or a closure, so a deep copy of the network gets its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -33,7 +33,7 @@ class ViewState:
         self.plan: BitPlan | None = None
         self.gradient = Gradient.EXACT
         self.recorder: Recorder | None = None
-        self.calibrating = False
+        self.calibrating: frozenset[str] = frozenset()
         self.track_statistics = True
 
     @contextmanager
@@ -59,10 +59,10 @@ class ViewState:
             self.track_statistics = True
 
     @contextmanager
-    def calibration(self) -> Iterator[None]:
-        """Let quantisers set their state from what they see."""
-        self.calibrating = True
+    def calibration(self, names: Iterable[str]) -> Iterator[None]:
+        """Let the quantisers of these layers and norms set their state from what they see."""
+        self.calibrating = frozenset(names)
         try:
             yield
         finally:
-            self.calibrating = False
+            self.calibrating = frozenset()

@@ -31,8 +31,8 @@ class Trace:
     of one set add into the same sums. Sums with other terms are left out."""
 
     @property
-    def order(self) -> list[str]:
-        """Layers in the order of their first call."""
+    def layers(self) -> list[str]:
+        """In the order of their first call."""
         return list(dict.fromkeys(self.calls))
 
 

@@ -5,25 +5,25 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
+from pdqat.experiments.results import Entry
+from pdqat.experiments.statistics import layer_names
 from pdqat.paper import published
-from pdqat.paper.results import Entry
-from pdqat.paper.statistics import layer_names
 from pdqat.pictures import BLUE, GREY, ORANGE
 
 OURS, OTHER, PAPER = BLUE, ORANGE, GREY
 
 
 def distances(without: dict[str, float], with_layers: dict[str, float], tolerance: float) -> Figure:
-    """Figure 1a: a pair of bars for every layer, with the paper's values where it names them."""
+    """Figure 1a: a pair of bars for every layer, with the paper's where it names them."""
     layers = list(without)
     place = np.arange(len(layers))
     figure = Figure(figsize=(9, 4), layout="constrained")
     axes = figure.subplots()
-    for found, shift, color, label in (
+    for by_layer, shift, color, label in (
         (without, -0.2, OTHER, "output constraint only"),
         (with_layers, 0.2, OURS, f"output and layers, tolerance {tolerance:g}"),
     ):
-        axes.bar(place + shift, [found[layer] for layer in layers], 0.4, color=color, label=label)
+        axes.bar(place + shift, [by_layer[layer] for layer in layers], 0.4, color=color, label=label)
     theirs = [
         (layers.index(layer) + shift, value)
         for layer, pair in published.LAYER_DISTANCES.items()
@@ -45,14 +45,12 @@ def by_sum(kept: Sequence[Entry]) -> Figure:
     figure = Figure(figsize=(5, 4), layout="constrained")
     axes = figure.subplots()
     for largest, color in ((True, OURS), (False, OTHER)):
-        chosen = [entry for entry in kept if entry["kept_largest"] is largest]
+        retrained = [entry for entry in kept if entry["kept_largest"] is largest]
         label = f"{'largest' if largest else 'smallest'} multipliers"
-        accuracies = [100 * entry["train_accuracy_low"] for entry in chosen]
-        axes.scatter([sum(entry["kept"].values()) for entry in chosen], accuracies, color=color, label=label)
-    theirs = sorted(published.KEPT_LAYERS.values())
-    axes.plot(
-        [each[0] for each in theirs], [each[1] for each in theirs], ".", color=PAPER, label="paper, width 5, 100 epochs"
-    )
+        accuracies = [100 * entry["train_accuracy_low"] for entry in retrained]
+        axes.scatter([sum(entry["kept"].values()) for entry in retrained], accuracies, color=color, label=label)
+    sums, train, _ = zip(*sorted(published.KEPT_LAYERS.values()), strict=True)
+    axes.plot(sums, train, ".", color=PAPER, label="paper, width 5, 100 epochs")
     axes.set_xlabel("sum of the multipliers of layers in full precision")
     axes.set_ylabel("train accuracy, %")
     axes.legend(frameon=False)
@@ -68,12 +66,12 @@ def by_number(kept: Sequence[Entry]) -> Figure:
         (test, "test_accuracy_low", 2, "test"),
     ):
         for largest, color, mark in ((True, OURS, "o-"), (False, OTHER, "s-")):
-            chosen = [entry for entry in kept if entry["kept_largest"] is largest]
-            counts = sorted({len(entry["kept"]) for entry in chosen})
-            values = [[100 * each[key] for each in chosen if len(each["kept"]) == count] for count in counts]
-            spread = [np.std(each, ddof=1) if len(each) > 1 else 0.0 for each in values]
+            retrained = [entry for entry in kept if entry["kept_largest"] is largest]
+            counts = sorted({len(entry["kept"]) for entry in retrained})
+            accuracies = [[100 * entry[key] for entry in retrained if len(entry["kept"]) == count] for count in counts]
+            spread = [np.std(of_count, ddof=1) if len(of_count) > 1 else 0.0 for of_count in accuracies]
             label = f"{'largest' if largest else 'smallest'} multipliers"
-            axes.errorbar(counts, [np.mean(each) for each in values], spread, fmt=mark, color=color, label=label)
+            axes.errorbar(counts, list(map(np.mean, accuracies)), spread, fmt=mark, color=color, label=label)
             theirs = {count: row[column] for (count, which), row in published.KEPT_LAYERS.items() if which is largest}
             axes.plot(
                 list(theirs), list(theirs.values()), mark, color=PAPER, ms=3, lw=0.8, label=f"paper (width 5), {label}"
@@ -108,11 +106,11 @@ def multipliers(entry: Entry) -> Figure:
     return figure
 
 
-def settling(found: Sequence[Entry]) -> Figure:
+def settling(entries: Sequence[Entry]) -> Figure:
     """A column for every dual rule: layer multipliers over the epochs, and distances in units of their tolerance."""
-    figure = Figure(figsize=(2.8 * len(found) + 0.6, 4.6), layout="constrained")
-    grid = figure.subplots(2, len(found), squeeze=False, sharex=True, sharey="row")
-    for (above, below), entry in zip(grid.T, found, strict=True):
+    figure = Figure(figsize=(2.8 * len(entries) + 0.6, 4.6), layout="constrained")
+    grid = figure.subplots(2, len(entries), squeeze=False, sharex=True, sharey="row")
+    for (above, below), entry in zip(grid.T, entries, strict=True):
         for name in layer_names(entry):
             epochs = np.arange(1, len(entry["multipliers"][name]) + 1)
             above.plot(epochs, entry["multipliers"][name], color=OURS, lw=0.7)

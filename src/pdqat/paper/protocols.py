@@ -4,31 +4,13 @@ Every protocol starts from the preset `paper`, with the straight-through gradien
 published numbers were made with.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
-from pdqat.training.presets import PRESETS
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """Options that all cells of a suite share."""
-
-    name: str
-    options: dict[str, Any]
-    seeds: int
-    """How many, unless told otherwise."""
-    about: str
-
-    @property
-    def data(self) -> str:
-        """The data set of its cells."""
-        return str(self.options.get("data", PRESETS["paper"]["data"]))
-
+from pdqat.experiments.protocol import Protocol
 
 BUDGET_EPOCHS = 10
 BUDGET: dict[str, Any] = {
-    "norm": "ste",
+    "gradient": "norms",
     "width": 1,
     "epochs": BUDGET_EPOCHS,
     "dual_rate": 1 / BUDGET_EPOCHS,
@@ -42,7 +24,7 @@ BUDGET: dict[str, Any] = {
 as far as the paper's 0.01 does in 100 epochs."""
 TRIAL: dict[str, Any] = {
     "data": "digits",
-    "norm": "ste",
+    "gradient": "norms",
     "width": 1,
     "train_images": 256,
     "batch_size": 64,
@@ -52,9 +34,9 @@ TRIAL: dict[str, Any] = {
     "lr": 5e-3,
 }
 PROTOCOLS = {
-    each.name: each
-    for each in (
-        Protocol("full", {"norm": "ste"}, 5, "the paper's: width 5, 100 epochs"),
+    protocol.name: protocol
+    for protocol in (
+        Protocol("full", {"gradient": "norms"}, 5, "the paper's: width 5, 100 epochs"),
         Protocol("budget", BUDGET, 1, f"for two CPU cores: width 1, {BUDGET_EPOCHS} epochs"),
         Protocol(
             "quick",

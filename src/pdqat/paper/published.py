@@ -1,6 +1,6 @@
 """What the paper reports, in per cent of test images unless said otherwise: mean and standard deviation of 5 runs."""
 
-from pdqat.training.config import Method
+from pdqat.config.train_config import Method
 
 BASELINE, OUTPUT, LAYERS, FULL = Method.STE, Method.PDQAT_OUTPUT, Method.PDQAT_LAYERS, Method.FULL
 

@@ -5,13 +5,14 @@ bits) and `gap-1bit` ask what brings the exact gradient closer to straight-throu
 and rate lets multipliers settle. These last three need many cells, so they are best trained under `quick`.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from pdqat.config.presets import PAPER_OUTPUT_TOLERANCES
+from pdqat.config.train_config import Method
+from pdqat.experiments.cells import FULL_PRECISION_BITS, Cell, Kept
 from pdqat.paper import published
-from pdqat.paper.cells import FULL_PRECISION_BITS, Cell, Kept
-from pdqat.training.config import Method
-from pdqat.training.presets import PAPER_OUTPUT_TOLERANCES
 
 TABLE_1_LAYER_TOLERANCES = {8: 0.031, 4: 0.25, 2: 0.67, 1: 1.0}
 """Of those that the authors tried, the ones with the best accuracy; at 8 bits the loosest."""
@@ -26,24 +27,24 @@ Suite = Callable[[int], list[Cell]]
 
 
 def full(seed: int) -> Cell:
-    """Plain full precision."""
+    """The cell of plain full precision."""
     return Cell(Method.FULL, FULL_PRECISION_BITS, seed)
 
 
 def baseline(bits: int, seed: int) -> Cell:
-    """DoReFa by straight-through gradient."""
+    """The cell of DoReFa by straight-through gradient."""
     return Cell(Method.STE, bits, seed)
 
 
 def output(bits: int, seed: int, tolerance: float | None = None) -> Cell:
-    """PDQAT (i)."""
+    """The cell of PDQAT (i): constrained outputs."""
     return Cell(Method.PDQAT_OUTPUT, bits, seed, _output_tolerance(bits) if tolerance is None else tolerance)
 
 
 def layers(bits: int, seed: int, tolerance: float | None = None) -> Cell:
-    """PDQAT (ii)."""
-    chosen = TABLE_1_LAYER_TOLERANCES[bits] if tolerance is None else tolerance
-    return Cell(Method.PDQAT_LAYERS, bits, seed, chosen, _output_tolerance(bits))
+    """The cell of PDQAT (ii): constrained outputs and layers."""
+    of_layers = TABLE_1_LAYER_TOLERANCES[bits] if tolerance is None else tolerance
+    return Cell(Method.PDQAT_LAYERS, bits, seed, of_layers, _output_tolerance(bits))
 
 
 def _output_tolerance(bits: int) -> float:
@@ -69,8 +70,9 @@ def _two_bits_first(pairs: dict[tuple[int, float], float]) -> list[tuple[int, fl
 
 def _figure1(seed: int) -> list[Cell]:
     base = layers(FIGURE_1_BITS, seed, FIGURE_1_TOLERANCE)
-    kept = [Kept(base, count, largest) for count in KEPT_COUNTS for largest in (True, False)]
-    retrained = [Cell(base.method, base.bits, seed, base.tolerance, base.output_tolerance, kept=each) for each in kept]
+    retrained = [
+        dataclasses.replace(base, kept=Kept(base, count, largest)) for count in KEPT_COUNTS for largest in (True, False)
+    ]
     return [base, output(FIGURE_1_BITS, seed), *retrained]
 
 
@@ -116,7 +118,7 @@ def _variant(
     bits: int = GAP_BITS,
     **options: Any,
 ) -> Cell:
-    """PDQAT (ii) with something changed."""
+    """The cell of PDQAT (ii) with something changed."""
     return Cell(
         Method.PDQAT_LAYERS,
         bits,
@@ -152,7 +154,7 @@ def _gap(seed: int) -> list[Cell]:
         _variant(SETTLING_FIRST, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE),
         layers(GAP_BITS, seed, DUALS_TOLERANCE),
         _variant("dual-rate-1", seed, loose, dual_rate=1.0),
-        _variant("exact-norms", seed, loose, norm="exact"),
+        _variant("exact-norms", seed, loose, gradient="exact"),
         _variant("twice-as-long", seed, loose, length=2),
         Cell(Method.STE, GAP_BITS, seed, variant="twice-as-long", times_as_long=2),
     ]

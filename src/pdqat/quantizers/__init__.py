@@ -32,14 +32,15 @@ class Scheme:
 
     weight: Callable[[], Quantizer]
     activation: Callable[[], Quantizer]
-    any_bits: bool = False
-    """Whether they have no state that belongs to the bits they were trained with, so that others can be tried."""
+
+    def __deepcopy__(self, memo: dict[int, object]) -> "Scheme":
+        return self  # a copied network has the scheme that it had, which files know by its name
 
 
 SCHEMES = {
-    "dorefa": Scheme(DoReFaWeight, DoReFaActivation, any_bits=True),
-    "dorefa-unscaled": Scheme(partial(DoReFaWeight, scaled=False), DoReFaActivation, any_bits=True),
-    "dorefa-int8": Scheme(partial(DoReFaWeight, signed_byte=True), DoReFaActivation, any_bits=True),
+    "dorefa": Scheme(DoReFaWeight, DoReFaActivation),
+    "dorefa-unscaled": Scheme(partial(DoReFaWeight, scaled=False), DoReFaActivation),
+    "dorefa-int8": Scheme(partial(DoReFaWeight, signed_byte=True), DoReFaActivation),
     "uniform": Scheme(UniformWeight, UniformActivation),
     "uniform-channel": Scheme(partial(UniformWeight, per_channel=True), UniformActivation),
     "lsq": Scheme(partial(LSQ, signed=True), partial(LSQ, signed=False)),

@@ -1,66 +1,81 @@
 """How far the output moves when one layer alone is in low precision, or alone is not."""
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from pdqat.batches import Batches, samples_in
+from pdqat.layers.trace import call_model, evaluating
 from pdqat.precision import FULL, BitPlan
 from pdqat.quantizers import Quantizer
-from pdqat.sensitivity.subject import Subject
+from pdqat.sensitivity.low_layers import (
+    check_full_view,
+    full_precision_copy,
+    low_layers,
+    output_distance_of,
+    plan_of,
+    quantizers_of,
+    weight_in,
+)
+from pdqat.task import Problem
 
 
 @torch.no_grad()
-def only_low(subject: Subject) -> dict[str, float]:
-    """KL of the full-precision output to that of the same network with this layer alone in low precision."""
-    scores = {}
-    model = subject.plain
-    for name in subject.layers:
-        layer, quantizers, precision = model.get_submodule(name), subject.quantizers(name), subject.plan[name]
-        weight = subject.plain_weight(name)
-        before = weight.clone()
-        total, count = 0.0, 0
-        for inputs, _ in subject.batches():
-            full = model(inputs)
-            hook = _quantize_input(layer, quantizers.activation, precision.activation)
+def only_low(problem: Problem, batches: Batches) -> dict[str, float]:
+    """Distance of the full-precision output to that of the same network with this layer alone in low precision."""
+    model, plan = full_precision_copy(problem), plan_of(problem)
+    sums = dict.fromkeys(low_layers(problem), 0.0)
+    samples = 0
+    for inputs, target in batches:
+        full: Tensor = call_model(model, inputs)
+        distance = output_distance_of(problem, full, target)
+        for name, layer in low_layers(problem).items():
+            weight = weight_in(model, name)
+            before = weight.clone()
+            bits = plan[name].activation
+            hook = _quantize_input(model.get_submodule(name), quantizers_of(problem, name).activation, bits)
             try:
-                if precision.weight is not None:
-                    weight.copy_(quantizers.weight.quantize(subject.net.layers[name].weight, precision.weight))
-                total += _divergence(full, model(inputs)) * len(inputs)
+                weight.copy_(layer.low_weight(plan))
+                sums[name] += float(distance.between(full, call_model(model, inputs))) * samples_in(inputs)
             finally:
                 weight.copy_(before)
                 if hook is not None:
                     hook.remove()
-            count += len(inputs)
-        scores[name] = total / count
-    return scores
+        samples += samples_in(inputs)
+    return {name: total / samples for name, total in sums.items()}
 
 
 @torch.no_grad()
-def only_high(subject: Subject) -> dict[str, float]:
-    """By how much the KL to full precision falls when this layer alone is put into full precision."""
-    subject.need_full_view()
-    plans = {name: BitPlan(subject.plan.name, {**subject.plan.precisions, name: FULL}) for name in subject.layers}
+def only_high(problem: Problem, batches: Batches) -> dict[str, float]:
+    """By how much the distance to the full-precision output falls when this layer alone is in full precision."""
+    check_full_view(problem)
+    net, plan = problem.net, plan_of(problem)
+    plans = {name: BitPlan(plan.name, {**plan.precisions, name: FULL}) for name in low_layers(problem)}
     sums = dict.fromkeys(plans, 0.0)
-    count = 0
-    for inputs, _ in subject.batches():
-        full = subject.net(inputs)
-        with subject.net.under(subject.plan):
-            all_low = _divergence(full, subject.net(inputs))
-        for name, plan in plans.items():
-            with subject.net.state.under(plan):
-                sums[name] += (all_low - _divergence(full, subject.net(inputs))) * len(inputs)
-        count += len(inputs)
-    return {name: value / count for name, value in sums.items()}
+    samples = 0
+    with evaluating(net):
+        for inputs, target in batches:
+            full: Tensor = call_model(net, inputs)
+            distance = output_distance_of(problem, full, target)
+            with net.under(plan):
+                all_low = float(distance.between(full, call_model(net, inputs)))
+            for name, other in plans.items():
+                with net.state.under(other):
+                    one_high = float(distance.between(full, call_model(net, inputs)))
+                sums[name] += (all_low - one_high) * samples_in(inputs)
+            samples += samples_in(inputs)
+    return {name: total / samples for name, total in sums.items()}
 
 
-def _quantize_input(
-    layer: nn.Module, quantizer: Quantizer, bits: int | None
-) -> "torch.utils.hooks.RemovableHandle | None":
+def _quantize_input(layer: nn.Module, quantizer: Quantizer, bits: int | None) -> RemovableHandle | None:
     if bits is None:
         return None
-    return layer.register_forward_pre_hook(lambda _, args: (quantizer.quantize(args[0], bits), *args[1:]))
 
+    def rounded(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        if args:
+            return (quantizer.quantize(args[0], bits), *args[1:]), kwargs
+        return args, {**kwargs, "input": quantizer.quantize(kwargs["input"], bits)}
 
-def _divergence(full: Tensor, other: Tensor) -> float:
-    logs = [F.log_softmax(each.float(), dim=1) for each in (other, full)]
-    return float(F.kl_div(logs[0], logs[1], reduction="batchmean", log_target=True))
+    return layer.register_forward_pre_hook(rounded, with_kwargs=True)

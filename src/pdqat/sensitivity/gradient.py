@@ -1,22 +1,25 @@
 """First-order sensitivity: how much the loss changes along a layer's weight error, |gradient . error|."""
 
 import torch
-import torch.nn.functional as F
 
-from pdqat.sensitivity.subject import Subject
+from pdqat.batches import Batches, samples_in
+from pdqat.layers.trace import call_model
+from pdqat.sensitivity.low_layers import full_precision_copy, weight_errors, weight_in
+from pdqat.task import Problem
 
 
-def first_order(subject: Subject) -> dict[str, float]:
+def first_order(problem: Problem, batches: Batches) -> dict[str, float]:
     """Of the task loss in full precision, the mean over batches of |g . (quantize(w) - full(w))|."""
-    errors = subject.weight_errors()
-    weights = {name: subject.plain_weight(name) for name in errors}
+    errors = weight_errors(problem)
+    model = full_precision_copy(problem)
+    weights = {name: weight_in(model, name).requires_grad_() for name in errors}
     sums = dict.fromkeys(errors, 0.0)
-    count = 0
-    for inputs, target in subject.batches():
+    samples = 0
+    for inputs, target in batches:
         with torch.enable_grad():
-            loss = F.cross_entropy(subject.plain(inputs), target)
+            loss = problem.loss(call_model(model, inputs), target)
             gradients = torch.autograd.grad(loss, list(weights.values()))
         for name, gradient in zip(weights, gradients, strict=True):
-            sums[name] += float((gradient * errors[name]).sum().abs()) * len(target)
-        count += len(target)
-    return {name: value / count for name, value in sums.items()}
+            sums[name] += float((gradient * errors[name]).sum().abs()) * samples_in(inputs)
+        samples += samples_in(inputs)
+    return {name: total / samples for name, total in sums.items()}

@@ -8,27 +8,30 @@ One Hessian-vector product serves all layers at once: products between layers va
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-from pdqat.sensitivity.subject import Subject
+from pdqat.batches import Batches, samples_in
+from pdqat.layers.trace import call_model
+from pdqat.sensitivity.low_layers import full_precision_copy, weight_errors, weight_in
+from pdqat.task import Problem
 
 DRAWS = 10
 
 
-def trace_times_error(subject: Subject) -> dict[str, float]:
+def trace_times_error(problem: Problem, batches: Batches) -> dict[str, float]:
     """trace(H_l) / n_l x |quantize(w) - full(w)|^2, of the task loss in full precision."""
-    errors = subject.weight_errors()
-    weights = [subject.plain_weight(name) for name in errors]
+    errors = weight_errors(problem)
+    model = full_precision_copy(problem)
+    weights = [weight_in(model, name).requires_grad_() for name in errors]
     generator = torch.Generator().manual_seed(0)
     traces = torch.zeros(len(weights))
-    count = 0
-    for inputs, target in subject.batches():
+    samples = 0
+    for inputs, target in batches:
         with torch.enable_grad():
-            loss = F.cross_entropy(subject.plain(inputs), target)
-            traces += hutchinson(loss, weights, DRAWS, generator) * len(target)
-        count += len(target)
-    means = traces / count / torch.tensor([weight.numel() for weight in weights])
+            loss = problem.loss(call_model(model, inputs), target)
+            traces += hutchinson(loss, weights, DRAWS, generator) * samples_in(inputs)
+        samples += samples_in(inputs)
+    means = traces / samples / torch.tensor([weight.numel() for weight in weights])
     squares = (float(error.square().sum()) for error in errors.values())
     return {name: float(mean) * square for name, mean, square in zip(errors, means, squares, strict=True)}
 

@@ -1,36 +1,47 @@
-"""Layer distances at precisions that were not trained: one pass under the run's plan, every layer tried at each.
+"""Layer distances at precisions that were not trained: one pass under the plan, every layer tried at each.
 
 A layer reads what it reads under the plan. At a candidate precision its input and its weights are quantised with those
-bits, and the output is compared with that of full-precision weights on the unrounded input, by the run's own distance.
-Unlike a layer constraint, which sees the same rounded input on both sides, this counts what bits do to the input too:
-inputs that all round to 0 would otherwise look perfect.
+bits, and the output is compared with that of full-precision weights on the unrounded input, by the problem's own layer
+distance. Unlike a layer constraint, which sees the same rounded input on both sides, this counts what bits do to the
+input too: inputs that all round to 0 would otherwise look perfect.
 """
 
 from collections.abc import Sequence
 
 import torch
 
+from pdqat.batches import Batches, samples_in
+from pdqat.layers.layer_quantizers import Candidates
 from pdqat.layers.recorder import Recorder, Request, candidate_name
+from pdqat.layers.trace import call_model, evaluating
 from pdqat.precision import FULL, Precision
-from pdqat.sensitivity.subject import Subject
+from pdqat.sensitivity.low_layers import layer_distance_of, low_layers, plan_of
+from pdqat.task import Problem
 
 
 @torch.no_grad()
-def distances(subject: Subject, candidates: Sequence[Precision]) -> dict[str, dict[Precision, float]]:
-    """Per layer and candidate the mean distance on the held-out images; 0 in full precision."""
-    chosen = subject.setup.config.layer_distance
-    tried = [each for each in candidates if each != FULL]
-    names = frozenset(candidate_name(layer, each) for layer in subject.layers for each in tried)
+def candidate_distances(
+    problem: Problem, batches: Batches, precisions: Sequence[Precision]
+) -> dict[str, dict[Precision, float]]:
+    """Per layer and precision the mean distance over the batches; 0 in full precision."""
+    net, plan, distance, layers = problem.net, plan_of(problem), layer_distance_of(problem), list(low_layers(problem))
+    low = [precision for precision in precisions if precision != FULL]
+    names = frozenset(candidate_name(layer, precision) for layer in layers for precision in low)
+    candidates = Candidates(low, net.preparation.scheme)
     sums = dict.fromkeys(names, 0.0)
-    count = 0
-    for inputs, target in subject.batches():
-        recorder = Recorder([Request(names, chosen)], candidates=tried)
-        with subject.net.under(subject.plan, recorder=recorder):
-            subject.net(inputs)
-        for name in names:
-            sums[name] += float(recorder.distance(chosen, name).mean()) * len(target)
-        count += len(target)
+    samples = 0
+    with evaluating(net):
+        for inputs, _ in batches:
+            recorder = Recorder([Request(names, distance)], candidates=candidates)
+            with net.under(plan, recorder=recorder):
+                call_model(net, inputs)
+            for name in names:
+                sums[name] += float(recorder.distance(distance, name).mean()) * samples_in(inputs)
+            samples += samples_in(inputs)
     return {
-        layer: {each: 0.0 if each == FULL else sums[candidate_name(layer, each)] / count for each in candidates}
-        for layer in subject.layers
+        layer: {
+            precision: 0.0 if precision == FULL else sums[candidate_name(layer, precision)] / samples
+            for precision in precisions
+        }
+        for layer in layers
     }

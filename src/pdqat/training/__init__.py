@@ -1,7 +1,7 @@
-"""Training as a run folder: configuration, trainer, checkpoints, metrics, summary."""
+"""The one trainer: a problem and batches in, a trained problem and its history out."""
 
-from pdqat.training.config import TrainConfig
-from pdqat.training.run import Run
+from pdqat.training.fit import fit
+from pdqat.training.history import History
 from pdqat.training.trainer import Trainer
 
-__all__ = ["Run", "TrainConfig", "Trainer"]
+__all__ = ["History", "Trainer", "fit"]

@@ -1,79 +1,57 @@
-"""The summary of a run: what was reached, with evidence for every constraint."""
+"""The summary of a training: what was reached, with evidence for every bound."""
 
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import Tensor
+from rich.console import RenderableType
 
-import pdqat
-from pdqat.allocation import Budget
-from pdqat.lagrangian import Lagrangian
-from pdqat.training.evaluation import evaluate
-from pdqat.training.objectives import Objective
-from pdqat.training.setup import Setup
+from pdqat.batches import Batches
+from pdqat.evaluation import evaluate
+from pdqat.evidence import bound_tables, score_table
+from pdqat.metric import ACCURACY, Metric, MetricLike
+from pdqat.runs.entries import scores_in
+from pdqat.task import Problem
+from pdqat.version import __version__
 
 
-def constraint_entries(objective: Objective, distances: Tensor) -> list[dict[str, Any]]:
-    """Per constraint its name, kind, view, tolerance, distance, slack, multiplier and whether it is satisfied.
+def summarize(
+    problem: Problem, metric: MetricLike | None, validation: Batches, test: Batches | None, about: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Measure a problem on validation and test samples; nothing else looks at the test samples.
 
-    For a constraint per channel, distance, slack and multiplier are lists with an entry per channel, and so is a
-    tolerance that tunes itself.
+    `about` are further entries: how it was trained.
     """
-    if not isinstance(objective, Lagrangian):
-        return []
-    measured, multipliers = objective.duals.named(distances), objective.duals.named()
-    tolerances = objective.duals.named(objective.tolerances)
-    entries = []
-    for each in objective.constraints:
-        slack = measured[each.name] - tolerances[each.name]
-        entries.append(
-            {
-                "name": each.name,
-                "kind": each.kind,
-                "where": each.where,
-                "view": each.view,
-                "tolerance": each.tolerance if each.price is None else _plain(tolerances[each.name], each.kind),
-                "distance": _plain(measured[each.name], each.kind),
-                "slack": _plain(slack, each.kind),
-                "multiplier": _plain(multipliers[each.name], each.kind),
-                "satisfied": bool((slack <= 0).all()),
-            }
-        )
-    return entries
-
-
-def summarize(setup: Setup, chosen_epoch: int, epochs: int, seconds: float, compiled: bool) -> dict[str, Any]:
-    """Measure the chosen model on validation and test images; nothing else looks at the test images."""
-    validation = evaluate(setup.objective, setup.validation_batches())
-    test = evaluate(setup.objective, setup.test_batches())
-    own = [parameter for name, parameter in setup.net.named_parameters() if ".views." not in name]
-    plans = setup.net.plans.values()
+    measured = evaluate(problem, validation, metric)
+    parts = {"validation": measured.scores}
+    if test is not None:
+        parts["test"] = evaluate(problem, test, measured.metric).scores
+    own = [parameter for name, parameter in problem.net.named_parameters() if ".views." not in name]
     return {
-        "method": setup.config.method.value,
-        "epochs": epochs,
-        "chosen_epoch": chosen_epoch,
-        "accuracy": {
-            view: {"validation": validation.accuracy[view], "test": test.accuracy[view]} for view in test.accuracy
-        },
-        "constraints": constraint_entries(setup.objective, validation.distances),
-        "plans": {plan.name: plan.as_text() for plan in plans},
-        **_budget(setup),
-        "left_alone": setup.net.left_alone,
+        "metric": measured.metric.name,
+        measured.metric.name: {view: {part: parts[part][view] for part in parts} for view in measured.scores},
+        "constraints": measured.constraints,
+        "plans": measured.plans,
+        "left_alone": problem.net.left_alone,
         "parameters": sum(parameter.numel() for parameter in own),
-        "seconds": round(seconds, 3),
-        "compiled": compiled,
-        "versions": {"pdqat": pdqat.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        **about,
+        "versions": {"pdqat": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
 
 
-def _budget(setup: Setup) -> dict[str, Any]:
-    if setup.config.budget is None:
-        return {}
-    budget = Budget.parse(setup.config.budget)
-    return {"budget": {"limit": str(budget), "used": str(setup.budget_used(budget))}}
-
-
-def _plain(values: Tensor, kind: str) -> Any:
-    numbers = values.tolist()
-    return numbers if kind == "channel" else numbers[0]
+def summary_parts(summary: Mapping[str, Any]) -> list[RenderableType]:
+    """The tables and lines that show a summary."""
+    scores = scores_in(summary)
+    name = summary.get("metric", "accuracy")
+    metric = ACCURACY if name == ACCURACY.name else Metric(name, ACCURACY.of)
+    parts = next(iter(scores.values()))
+    table = score_table(metric, {part: {view: scores[view][part] for view in scores} for part in parts})
+    shown: list[RenderableType] = [table, *bound_tables(summary["constraints"], summary["plans"])]
+    if "budget" in summary:
+        shown.append("budget: {used} of {limit}".format(**summary["budget"]))
+    shown.append(
+        f"{summary['method']}, model of epoch {summary['chosen_epoch']} of {summary['epochs']}, "
+        f"{summary['parameters']:,} parameters, {summary['seconds']:.0f} s of training"
+    )
+    return shown

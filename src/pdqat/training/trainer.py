@@ -1,232 +1,272 @@
-"""Algorithm 1 on a run folder: primal steps on batches, dual ascent on slacks, validation, checkpoints.
+"""Algorithm 1 on a problem and batches: primal steps, dual ascent on slacks, validation, the best and the last state.
 
-Whatever is random in an epoch follows from the seed and the epoch's number, and a checkpoint holds all other state, so
-a run that was stopped anywhere and continued ends with the numbers of one that was not.
+Whatever is random in an epoch follows from the seed and the epoch's number, and the last state holds all else, so a
+training that was stopped anywhere and continued ends with the numbers of one that was not.
 """
 
 import time
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
-from pdqat.allocation.budget import Budget
+from pdqat.batches import Batches, check_repeatable, length_of, pairs, seed_pass
 from pdqat.errors import InputError
+from pdqat.evaluation import Evaluation, evaluate
 from pdqat.lagrangian import Lagrangian
-from pdqat.training.checkpoints import load_checkpoint, save_checkpoint
-from pdqat.training.config import Method, SlackSource
-from pdqat.training.evaluation import Evaluation, evaluate
-from pdqat.training.process import check_compiler
-from pdqat.training.run import Run
-from pdqat.training.schedule import learning_rate
-from pdqat.training.setup import Setup
-from pdqat.training.summary import constraint_entries, summarize
+from pdqat.metric import Metric, MetricLike
+from pdqat.precision import MIXED, BitPlan
+from pdqat.process import check_compiler
+from pdqat.task import Problem, TaskProblem
+from pdqat.training.callbacks import Callback
+from pdqat.training.descent import Descent, OptimizerLike, SchedulerLike
+from pdqat.training.finite import check_finite, mean_objective
+from pdqat.training.history import History
+from pdqat.training.replanning import Replanning
+from pdqat.training.settings import Schedule, Settings
+from pdqat.training.state import STRANGER_ERRORS, state_of, with_state
+from pdqat.training.store import MemoryStore, Store
+from pdqat.training.summary import summarize
 
 STEPS_BETWEEN_REPORTS = 10
 
 
-class Watcher(Protocol):
-    """Is told how training goes."""
-
-    def start(self, epochs: int, steps: int, done: int) -> None:
-        """Training begins: `done` of `epochs` epochs, of `steps` steps each, are behind it."""
-
-    def step(self, epoch: int, step: int, objective: float) -> None:
-        """Some steps of an epoch are done; `objective` is the mean of what was minimised in it so far."""
-
-    def epoch(self, entry: dict[str, Any]) -> None:
-        """An epoch is done; `entry` is its line of the metrics."""
-
-
 class Trainer:
-    """Trains one run, from its last checkpoint if there is one."""
+    """Trains one problem, from the store's last state if there is one. `fit` says what each argument is."""
 
-    def __init__(self, run: Run, setup: Setup) -> None:
-        self.run = run
-        self.setup = setup
-        self.config = config = setup.config
+    def __init__(
+        self,
+        problem: Problem,
+        batches: Batches,
+        validation: Batches,
+        settings: Settings,
+        *,
+        test: Batches | None = None,
+        metric: MetricLike | None = None,
+        slack_batches: Batches | None = None,
+        optimizer: OptimizerLike | None = None,
+        scheduler: SchedulerLike | None = None,
+        scheduler_every: str = "epoch",
+        replanning: Replanning | None = None,
+        store: Store | None = None,
+        callbacks: Sequence[Callback] = (),
+        method: str = "",
+    ) -> None:
+        loaders = {"batches": batches, "validation": validation, "test": test, "slack_batches": slack_batches}
+        for name, loader in loaders.items():
+            if loader is not None:
+                check_repeatable(loader, name)
+        if replanning is not None and isinstance(optimizer, Optimizer):
+            raise InputError(
+                "bits that are chosen anew make new parameters: give the optimizer as a function of parameters, such "
+                "as lambda parameters: torch.optim.SGD(parameters, 0.1)"
+            )
+        self.problem = problem if replanning is None else replanning.started(problem)
+        self.settings = settings
         self.compile_problem: str | None = None
-        """Why the run is not compiled although it was asked for."""
-        if config.compile:
+        """Why the training is not compiled although it was asked for."""
+        if settings.compile:
             self._try_compiler()
+        self._batches, self._validation, self._test, self._slack_batches = batches, validation, test, slack_batches
+        self._steps = length_of(batches)
+        if self._steps is None and settings.schedule is Schedule.ONE_CYCLE:
+            raise InputError(
+                "the schedule 'one-cycle' needs to know how many batches an epoch has: give a sized loader"
+            )
+        self._metric: MetricLike | None = metric
+        self._by = optimizer, scheduler, scheduler_every
+        self._replanning = replanning
+        self._replan_epochs = frozenset() if replanning is None else replanning.epochs(settings.epochs)
+        self._store: Store = MemoryStore() if store is None else store
+        self._callbacks = tuple(callbacks)
+        self._method = method or _method_of(problem)
         self.epoch = 0
         self.seconds = 0.0
-        self.best: dict[str, Any] = {"epoch": 0, "accuracy": -1.0}
+        self.best: dict[str, Any] = {"epoch": 0, "score": None}
         self.metrics: list[dict[str, Any]] = []
-        checkpoint = load_checkpoint(run.last) if run.last.exists() else None
+        checkpoint = self._store.last()
         if checkpoint is not None:
-            setup.load(checkpoint, run.last)
-        else:
-            setup.check_budget()
-        self._take_objective()
+            self.problem = with_state(self.problem, checkpoint, f"the checkpoint {self._store.where()}")
+        self._compiled = settings.compile and self.compile_problem is None
+        self._descent = self._new_descent()
         if checkpoint is not None:
             self._restore(checkpoint)
 
-    def _take_objective(self) -> None:
-        """From the setup, which makes another one for another plan."""
-        self.objective = self.setup.objective
-        self.optimizer = torch.optim.Adam(self.setup.net.parameters(), lr=self.config.lr)
-        compiled = self.config.compile and self.compile_problem is None
-        self.step_value = torch.compile(self.objective, fullgraph=True, dynamic=False) if compiled else self.objective
-        self.terms = torch.compile(self.objective.terms, fullgraph=True, dynamic=False) if compiled else None
-
-    def train(self, watcher: Watcher) -> dict[str, Any]:
-        """Train to the end and return the summary, which is also written into the run folder."""
-        watcher.start(self.config.epochs, len(self.setup.training_batches(0)), self.epoch)
-        while self.epoch < self.config.epochs and not self._out_of_patience():
+    def train(self) -> History:
+        """Train to the end: the problem then has the state of the best epoch."""
+        for callback in self._callbacks:
+            callback.start(self.settings.epochs, self._steps, self.epoch)
+        while self.epoch < self.settings.epochs and not self._is_out_of_patience():
             started = time.perf_counter()
-            chosen: dict[str, Any] = {}
-            if self.config.budget is not None and self.epoch in self.config.replan_epochs:
-                chosen = {"bits_chosen_by": self._replan(Budget.parse(self.config.budget))}
-            entry = {**self._train_epoch(watcher), **chosen}
+            replanned = {"bits_chosen_by": self._replan()} if self.epoch in self._replan_epochs else {}
+            entry = {**self._train_epoch(), **replanned}
             self.seconds += time.perf_counter() - started
             self._save(entry)
-            watcher.epoch(entry)
-        best = load_checkpoint(self.run.best)
-        self.setup.load(best, self.run.best)
-        summary = summarize(self.setup, best["epoch"], self.epoch, self.seconds, self.terms is not None)
-        self.run.write_summary(summary)
-        return summary
+            for callback in self._callbacks:
+                callback.epoch(entry)
+        best = self._store.best()
+        self.problem = with_state(self.problem, best, "the state of the best epoch").eval()
+        about = {
+            "method": self._method,
+            "epochs": self.epoch,
+            "chosen_epoch": best["epoch"],
+            "seconds": round(self.seconds, 3),
+            "compiled": self._compiled,
+            **self._budget(),
+        }
+        for loader in (self._validation, self._test):
+            seed_pass(loader, self.settings.epoch_seed(self.epoch))
+        summary = summarize(self.problem, self._metric, self._validation, self._test, about)
+        self._store.finish(summary)
+        return History(self.problem, self.metrics, summary)
+
+    def _new_descent(self) -> Descent:
+        """On the problem, which is another one after a change of plan."""
+        return Descent(self.problem, self.settings, self._compiled, *self._by)
 
     def _try_compiler(self) -> None:
         try:
             check_compiler()
         except InputError as error:
-            if not self.config.compile_fallback:
+            if not self.settings.compile_fallback:
                 raise
             self.compile_problem = str(error)
 
-    def _replan(self, budget: Budget) -> str:
+    def _replan(self) -> str:
         """Choose bits anew and say what by; what was best under another plan no longer counts."""
-        from pdqat.allocation.replan import choose_plan  # here, because choosing stands on training
-        from pdqat.sensitivity.subject import Subject
-
-        found, by = choose_plan(Subject(self.run, self.setup, self.metrics), budget)
-        if any(self.setup.plan[layer] != bits for layer, bits in found.precisions.items()):
-            optimizer = self.optimizer.state_dict()
-            self.setup.change_plan(found.precisions)
-            if self.terms is not None:
+        assert self._replanning is not None
+        assert isinstance(self.problem, Lagrangian)
+        replan = self._replanning.choose(self.problem, self._validation)
+        plan = self.problem.net.only_plan("spend a budget")
+        if any(plan[layer] != precision for layer, precision in replan.solution.precisions.items()):
+            before = self._descent.state()
+            self.problem = self.problem.under_plan(BitPlan(MIXED, replan.solution.precisions))
+            if self._compiled:
                 torch.compiler.reset()  # else every plan would count towards torch's limit of versions of one function
-            self._take_objective()
-            self.optimizer.load_state_dict(optimizer)
-            self.best = {"epoch": self.epoch, "accuracy": -1.0}
-        return by
+            self._descent = self._new_descent()
+            self._descent.load(before)
+            self.best = {"epoch": self.epoch, "score": None}
+        return replan.by
 
-    def _train_epoch(self, watcher: Watcher) -> dict[str, Any]:
-        config = self.config
-        torch.manual_seed(self.setup.epoch_seed(self.epoch))
-        batches = self.setup.training_batches(self.epoch)
-        self.objective.train()
-        values: list[Tensor] = []
-        for step, (inputs, target) in enumerate(batches, start=1):
-            for group in self.optimizer.param_groups:
-                group["lr"] = learning_rate(config, self.epoch + (step - 1) / len(batches))
-            self.optimizer.zero_grad()
-            with torch.autocast(inputs.device.type, torch.bfloat16, enabled=config.amp):
-                value = self.step_value(inputs, target)
-            value.backward()
-            self.optimizer.step()
-            values.append(value.detach())
-            if config.dual_every and (self.epoch * len(batches) + step) % config.dual_every == 0:
+    def _train_epoch(self) -> dict[str, Any]:
+        every, steps = self.settings.dual_every, self._steps or 0
+        seed_pass(self._batches, self.settings.epoch_seed(self.epoch))
+        self.problem.train()
+        rate = self._descent.start_epoch(self.epoch)
+        objectives: list[Tensor] = []
+        for step, (inputs, target) in enumerate(pairs(self._batches), start=1):
+            done = (step - 1) / steps if steps else 0.0
+            objectives.append(self._descent.step(inputs, target, self.epoch + done))
+            if every and (self.epoch * steps + step) % every == 0:
                 self._dual_step()
-            if step % STEPS_BETWEEN_REPORTS == 0 or step == len(batches):
-                watcher.step(self.epoch + 1, step, self._mean(values))
-        if not config.dual_every:
+            if step % STEPS_BETWEEN_REPORTS == 0:
+                self._report(objectives)
+        if not objectives:
+            raise InputError("there is no batch to train on: the training batches are empty")
+        if len(objectives) % STEPS_BETWEEN_REPORTS:
+            self._report(objectives)
+        self._descent.end_epoch()
+        if not every:
             self._dual_step()
         self.epoch += 1
-        measured = evaluate(self.objective, self.setup.validation_batches(), self.terms)
-        self._check_finite(measured)
+        measured = self._measure(self._validation)
+        self._check_metric(measured.metric)
+        check_finite(self.problem, measured, self.epoch, self._kept())
         return {
             "epoch": self.epoch,
-            "lr": learning_rate(config, self.epoch - 1),
-            "objective": self._mean(values),
+            "lr": rate,
+            "objective": mean_objective(objectives, self.epoch, self._kept()),
             "loss": measured.loss,
-            "accuracy": measured.accuracy,
-            "constraints": constraint_entries(self.objective, measured.distances),
+            "metric": measured.metric.name,
+            measured.metric.name: measured.scores,
+            "constraints": measured.constraints,
             **self._plan(),
         }
 
-    def _plan(self) -> dict[str, Any]:
-        """The plan of a run that changes it."""
-        return {} if self.config.budget is None else {"plan": self.setup.plan.as_text()}
-
     def _dual_step(self) -> None:
         """One step of the multipliers, on fresh slacks or on the running mean."""
-        objective = self.objective
-        if not isinstance(objective, Lagrangian):
+        problem = self.problem
+        if not isinstance(problem, Lagrangian):
             return
-        if self.config.dual_slack is SlackSource.FRESH:
-            distances = evaluate(objective, self.setup.slack_batches(self.epoch), self.terms).distances
-            objective.distance_sum.copy_(distances)
-            objective.samples.fill_(1)
-        objective.dual_step()
+        if self._slack_batches is not None:
+            problem.distance_sum.copy_(self._measure(self._slack_batches).distances)
+            problem.samples.fill_(1)
+        problem.dual_step()
 
-    def _mean(self, values: list[Tensor]) -> float:
-        """Of the epoch so far; values are looked at now and then only, since that waits for the device."""
-        stacked = torch.stack(values)
-        finite = torch.isfinite(stacked)
-        if not bool(finite.all()):
-            step = int((~finite).nonzero()[0]) + 1
-            raise InputError(f"the loss is not a number at epoch {self.epoch + 1}, step {step}; {self._kept()}")
-        return float(stacked.mean())
+    def _measure(self, batches: Batches) -> Evaluation:
+        seed_pass(batches, ~self.settings.epoch_seed(self.epoch), generator_only=True)
+        return evaluate(self.problem, batches, self._metric, compiled_terms=self._descent.terms)
 
-    def _check_finite(self, measured: Evaluation) -> None:
-        """The last step of an epoch may have spoilt what the losses of its steps don't show yet."""
-        found = {"the validation loss": torch.tensor(measured.loss)}
-        if isinstance(self.objective, Lagrangian):
-            named = self.objective.duals.named
-            found |= {f"the distance of {name}": part for name, part in named(measured.distances).items()}
-            found |= {f"the multiplier of {name}": part for name, part in named().items()}
-        for what, values in found.items():
-            if not bool(torch.isfinite(values).all()):
-                raise InputError(f"{what} is not a number after epoch {self.epoch}; {self._kept()}")
+    def _report(self, objectives: list[Tensor]) -> None:
+        mean = mean_objective(objectives, self.epoch + 1, self._kept())
+        for callback in self._callbacks:
+            callback.step(self.epoch + 1, len(objectives), mean)
+
+    def _check_metric(self, metric: Metric) -> None:
+        """Scores of different metrics can't be compared."""
+        before = self.metrics[-1]["metric"] if self.metrics and "metric" in self.metrics[-1] else metric.name
+        if metric.name != before:
+            raise InputError(
+                f"the epochs so far were judged by {before!r}: continue with that metric, not {metric.name!r}"
+            )
+        self._metric = metric
 
     def _kept(self) -> str:
-        kept = f"{self.run.last} holds the state after epoch {len(self.metrics)}; " if self.metrics else ""
+        where = self._store.where()
+        kept = f"{where} holds the state after epoch {len(self.metrics)}; " if self.metrics and where else ""
         return f"{kept}a smaller learning rate may help"
 
-    def _chosen_accuracy(self, accuracy: dict[str, float]) -> float:
+    def _score(self, scores: dict[str, float]) -> float:
         """The mean over the low-precision views, or the full-precision one where only that is trained."""
-        low = [value for view, value in accuracy.items() if view != "full"]
-        return sum(low) / len(low) if self.config.method is not Method.FULL else accuracy["full"]
+        low = [score for view, score in scores.items() if view != "full"]
+        return sum(low) / len(low) if low else scores["full"]
 
-    def _out_of_patience(self) -> bool:
-        if self.config.budget is not None and self.epoch <= max(self.config.replan_epochs):
+    def _is_out_of_patience(self) -> bool:
+        if self._replan_epochs and self.epoch <= max(self._replan_epochs):
             return False
-        return bool(self.config.patience) and self.epoch - self.best["epoch"] >= self.config.patience
+        return bool(self.settings.patience) and self.epoch - self.best["epoch"] >= self.settings.patience
 
     def _save(self, entry: dict[str, Any]) -> None:
-        """Metrics and best first, last at the end: what `last` says is done is on disk."""
         self.metrics.append(entry)
-        self.run.write_metrics(self.metrics)
-        accuracy = self._chosen_accuracy(entry["accuracy"])
-        if accuracy > self.best["accuracy"]:
-            self.best = {"epoch": self.epoch, "accuracy": accuracy}
-            save_checkpoint(self.run.best, self._state())
-        save_checkpoint(self.run.last, {**self._state(), "optimizer": self.optimizer.state_dict()})
+        assert isinstance(self._metric, Metric)
+        score = self._score(entry[self._metric.name])
+        is_best = self._metric.is_better(score, self.best["score"])
+        if is_best:
+            self.best = {"epoch": self.epoch, "score": score}
+        self._store.save(self.metrics, self._state(), is_best, self._descent.state())
 
     def _state(self) -> dict[str, Any]:
-        state = self.objective.state_dict()
         return {
             "format": 1,
             "epoch": self.epoch,
             "seconds": self.seconds,
             "best": self.best,
-            "model": self.setup.net.state_dict(),
-            "duals": {key: value for key, value in state.items() if not key.startswith("net.")},
+            **state_of(self.problem),
             **self._plan(),
         }
 
+    def _plan(self) -> dict[str, Any]:
+        """The plan of a training that changes it."""
+        return {} if self._replanning is None else {"plan": self.problem.net.only_plan("spend a budget").as_text()}
+
+    def _budget(self) -> dict[str, Any]:
+        replanning = self._replanning
+        if replanning is None:
+            return {}
+        return {"budget": {"limit": str(replanning.budget), "used": str(replanning.used(self.problem))}}
+
     def _restore(self, checkpoint: dict[str, Any]) -> None:
         try:
-            self.optimizer.load_state_dict(checkpoint["optimizer"])
+            self._descent.load(checkpoint)
             self.epoch, self.seconds, self.best = (checkpoint[key] for key in ("epoch", "seconds", "best"))
-        except (KeyError, ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"the checkpoint {self.run.last} does not fit the run's configuration") from error
-        self.metrics = self.run.metrics()[: self.epoch]
-        if len(self.metrics) < self.epoch:
-            raise InputError(
-                f"{self.run.metrics_file} ends with epoch {len(self.metrics)}, "
-                f"but {self.run.last} holds the state after epoch {self.epoch}"
-            )
-        load_checkpoint(self.run.best)  # needed at the end: say now if it is lost
+        except (*STRANGER_ERRORS, ValueError) as error:
+            raise InputError(f"the checkpoint {self._store.where()} does not fit the training's optimizer") from error
+        self.metrics = self._store.metrics(self.epoch)
+
+
+def _method_of(problem: Problem) -> str:
+    if isinstance(problem, TaskProblem):
+        return "ste" if problem.low else "full"
+    return "pdqat"

@@ -1,0 +1,70 @@
+"""Offer: every layer's precisions with their predicted costs and sizes, measured once, for any budget."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from pdqat.allocation.choices import CANDIDATES, Bits, candidates_in, choices
+from pdqat.allocation.prices import dual_prices, predicted_costs
+from pdqat.allocation.program import Costs
+from pdqat.batches import Batches
+from pdqat.errors import InputError
+from pdqat.layers.sizes import LayerSize, layer_sizes
+from pdqat.precision import FULL, Precision
+from pdqat.rules import check_all_match, resolve
+from pdqat.sensitivity import SAMPLES, held_out, layer_scores
+from pdqat.sensitivity.low_layers import plan_of
+from pdqat.task import Problem
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What can be chosen, and what it is predicted to cost."""
+
+    by: str
+    """What the prices go by: a ranking, or "distances" where no multiplier is above 0."""
+    costs: Costs
+    """Per layer and precision; a layer with one precision can't choose."""
+    sizes: Mapping[str, LayerSize]
+    """Of the layers in `costs`."""
+    before: Mapping[str, Precision]
+    """The plan so far."""
+    excluded: list[str]
+    """Layers that stay in full precision and are not counted."""
+
+    def plan(self, precisions: Mapping[str, Precision]) -> dict[str, Precision]:
+        """Every layer's precision, with these chosen."""
+        return {**self.before, **dict.fromkeys(self.excluded, FULL), **precisions}
+
+
+def offer(
+    problem: Problem,
+    batches: Batches,
+    *,
+    bits: Iterable[Bits] = CANDIDATES,
+    by: str = "dual",
+    pin: Mapping[str, Bits] | None = None,
+    exclude: Iterable[str] = (),
+    samples: int = SAMPLES,
+) -> Offer:
+    """Measure distances at all candidate precisions and price them; see `allocate` for the arguments."""
+    candidates = candidates_in(bits)
+    pinned = {pattern: Precision.parse(precision) for pattern, precision in (pin or {}).items()}
+    patterns = list(exclude)
+    named = plan_of(problem).precisions
+    check_all_match(patterns, named, "the excluded layer")
+    excluded = [layer for layer in named if resolve(dict.fromkeys(patterns, True), layer, False)]
+    judges = held_out(problem, batches, samples)
+    scores = layer_scores(problem, judges, by)
+    check_all_match(pinned, scores, "the pinned layer")
+    free = [layer for layer in scores if layer not in excluded]
+    if not free:
+        raise InputError("all layers are excluded: there is none to choose a precision for")
+    check_all_match(pinned, free, "outside the excluded layers the pinned layer")
+    goes_by = by
+    if by == "dual":
+        scores, basis = dual_prices(scores)
+        goes_by = basis if basis == "distances" else by
+    costs = predicted_costs(problem, judges, scores, by == "dual", choices(free, candidates, pinned))
+    table = {layer: costs.get(layer, {named[layer]: 0.0}) for layer in named if layer not in excluded}
+    sizes = layer_sizes(problem.net)
+    return Offer(goes_by, table, {layer: sizes[layer] for layer in table}, named, excluded)

@@ -1,0 +1,1 @@
+"""The commands of `pdqat`, one file each: words and flags, no logic."""

@@ -1,0 +1,28 @@
+"""Configurations of earlier versions, in today's keys: files on disk stay readable."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pdqat.errors import InputError
+
+NORMS = ("ste", "exact", "tied")
+
+
+def modern(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The same options in today's keys.
+
+    carry           is take_over
+    norm, gradient  were two keys for what a gradient through f^q may reach: exact with norm ste is norms
+
+    >>> modern({"norm": "ste", "gradient": "exact"})
+    {'gradient': 'norms', 'tied_norms': False}
+    """
+    renamed = {"take_over" if key == "carry" else key: value for key, value in options.items()}
+    if "norm" in renamed:
+        norm = renamed.pop("norm")
+        if norm not in NORMS:
+            raise InputError(f"norm must be one of {', '.join(NORMS)}, not {norm!r}")
+        if renamed.get("gradient", "exact") == "exact":
+            renamed["gradient"] = "norms" if norm == "ste" else "exact"
+        renamed["tied_norms"] = norm == "tied"
+    return renamed

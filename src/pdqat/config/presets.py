@@ -1,0 +1,75 @@
+"""Presets, and where a run's values come from: defaults, then a preset, then a TOML file, then flags."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from pdqat.config.old_keys import modern
+from pdqat.config.train_config import TrainConfig
+from pdqat.constraints import OutputDistance
+from pdqat.errors import InputError
+from pdqat.precision import Precision
+from pdqat.runs.folder import Run
+
+PAPER_OUTPUT_TOLERANCES = {"8": 0.0039, "4": 0.1, "2": 0.7, "1": 0.9}
+"""What Table 1 was made with."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "quickstart": {
+        "width": 2,
+        "validation": 0.2,
+        "layer_tolerance": 0.1,
+        "layer_sample": 1.0,
+        "dual_rate": 0.03,
+        "epochs": 60,
+        "lr": 5e-3,
+        "threads": 1,
+    },
+    "paper": {
+        "data": "cifar10",
+        "model": "preresnet20",
+        "width": 5,
+        "gradient": "exact",
+        "output_distance": "cross-entropy",
+        "layer_distance": "squared",
+        "layer_sample": 1.0,
+        "dual_rate": 0.01,
+        "dual_slack": "fresh",
+        "epochs": 100,
+        "batch_size": 128,
+        "lr": 1e-3,
+        "milestones": [0.5, 0.75, 0.9],
+        "decay": 0.1,
+    },
+    "deployable": {"quantizer": "dorefa-int8", "integer_sums": True},
+}
+
+
+def config_of(run: Run) -> TrainConfig:
+    """The configuration of a run of the command line."""
+    return resolve_config(None, run.options(), {})
+
+
+def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[str, Any]) -> TrainConfig:
+    """Defaults, then preset, then file, then flags. A file may name a preset too."""
+    given = {**modern(file), **flags}
+    preset = preset or given.pop("preset", None)
+    given.pop("preset", None)
+    known = [each.name for each in dataclasses.fields(TrainConfig)]
+    unknown = [key for key in given if key not in known]
+    if unknown:
+        raise InputError(f"unknown key {unknown[0]!r} in the configuration; the keys are preset, {', '.join(known)}")
+    if preset is not None and preset not in list(PRESETS):
+        raise InputError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
+    values = {**(PRESETS[preset] if preset else {}), **given}
+    config = TrainConfig(**values)
+    if config.take_over and config.init is None:
+        raise InputError("take_over takes from the checkpoint in init, which is not given")
+    is_as_published = (
+        config.output_distance is OutputDistance.CROSS_ENTROPY and len(config.bits) == 1 and not config.plan
+    )
+    if preset == "paper" and is_as_published and "output_tolerance" not in given:
+        return dataclasses.replace(
+            config, output_tolerance=PAPER_OUTPUT_TOLERANCES.get(str(Precision.parse(config.bits[0])))
+        )
+    return config

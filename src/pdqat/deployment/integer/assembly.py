@@ -1,0 +1,132 @@
+"""Assembly: the graph of integer operations, as it grows. What is needed twice is made once."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, fx, nn
+
+from pdqat.deployment.integer.folding import (
+    folded_norm,
+    real_product,
+    requantized_product,
+    requantized_sum,
+    rounded_product,
+)
+from pdqat.deployment.integer.graph import Codes
+from pdqat.deployment.integer.operations import Clip, ToCodes, ToReal
+from pdqat.deployment.integer.values import Product, Real, Through, Value, Whole
+from pdqat.errors import InputError
+
+OWN_NAME = "own_name"
+"""Where a node keeps the name that the model has for what it computes."""
+
+
+@dataclass(frozen=True)
+class Folded:
+    """How well a requantisation reproduces float32."""
+
+    name: str
+    channels: int
+    exact: int
+    """Channels whose codes are those of float32 for every integer within reach, in the arithmetic of every runtime."""
+
+
+class Assembly:
+    """Gives values the form that is asked for: real numbers, codes, or whole numbers that can be added."""
+
+    def __init__(self) -> None:
+        self.graph = fx.Graph()
+        self.root = nn.Module()
+        self.folded: list[Folded] = []
+        self._made: dict[tuple[Any, ...], fx.Node] = {}
+
+    def module(self) -> fx.GraphModule:
+        """All of it."""
+        self.graph.lint()
+        return fx.GraphModule(self.root, self.graph).eval()
+
+    def constant(self, value: Tensor) -> Real:
+        """A tensor of the model itself."""
+        name = f"constant{len(self.root._buffers)}"
+        self.root.register_buffer(name, value.detach().clone())
+        return Real(self.graph.get_attr(name))
+
+    def real(self, value: Value) -> fx.Node:
+        """A value in real numbers."""
+        if isinstance(value, Real):
+            return value.node
+        key = (value, "real")
+        if key not in self._made:
+            self._made[key] = self._make_real(value)
+        return self._made[key]
+
+    def _make_real(self, value: Value) -> fx.Node:
+        if isinstance(value, Whole):
+            return self.call("real", ToReal(value.step), value.node)
+        if isinstance(value, Product):
+            return self.call(value.name, real_product(value), value.codes)
+        assert isinstance(value, Through)
+        node = self.real(value.base)
+        for function in value.functions:
+            node = self.call("function", folded_norm(function), node)
+        return node
+
+    def codes_of(self, value: Value, codes: Codes, name: str) -> fx.Node:
+        """The codes of a value, folded into what makes it where that is whole numbers."""
+        key = (value, codes.low, codes.high, codes.factor, codes.step, codes.is_summand)
+        if key not in self._made:
+            base, functions = (value.base, value.functions) if isinstance(value, Through) else (value, ())
+            if isinstance(base, Product):
+                self._made[key] = self._rounded(base, functions, codes)
+            elif isinstance(base, Whole):
+                rounding = requantized_sum(base, functions, codes)
+                self._fold(f"{name} (its input)", rounding.exact)
+                self._made[key] = self.call(name, rounding, base.node)
+            else:
+                if not codes.has_zero:
+                    raise InputError(f"layer {name} can't be exported: it reads signs (1 bit) of real numbers")
+                node = self.real(value)
+                self._made[key] = self.call(
+                    name, ToCodes(codes.factor, codes.step, codes.low, codes.high, codes.is_summand), node
+                )
+        return self._made[key]
+
+    def _rounded(self, base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> fx.Node:
+        product = requantized_product(base, functions, codes)
+        if base.promised and not bool(product.exact.all()):
+            sums, rounding = rounded_product(base, functions, codes)
+            if int(rounding.exact.sum()) > int(product.exact.sum()):
+                self._fold(base.name, rounding.exact)
+                return self.call(base.name, rounding, self.call(base.name, sums, base.codes))
+        self._fold(base.name, product.exact)
+        return self.call(base.name, product, base.codes)
+
+    def _fold(self, name: str, exact: Tensor) -> None:
+        self.folded.append(Folded(name, len(exact), int(exact.sum())))
+
+    def call(self, name: str, module: nn.Module, *inputs: fx.Node) -> fx.Node:
+        """An operation, under a name of its own."""
+        unique = f"{name.replace('.', '_')}_{len(self.root._modules)}"
+        self.root.add_module(unique, module)
+        node = self.graph.call_module(unique, inputs)
+        node.meta[OWN_NAME] = name
+        return node
+
+    def whole(self, value: Value) -> Whole | None:
+        """A value as whole numbers, if that is what it is: sums, also behind clips at whole numbers of their step."""
+        if isinstance(value, Whole):
+            return value
+        if not isinstance(value, Through) or not isinstance(value.base, Whole):
+            return None
+        whole = value.base
+        for clip in value.functions:
+            if not isinstance(clip, Clip):
+                return None
+            low, high = (None if end is None else end / whole.step for end in (clip.low, clip.high))
+            if any(end is not None and end != round(end) for end in (low, high)):
+                return None
+            lowest = whole.low if low is None else max(round(low), whole.low)
+            highest = whole.high if high is None else min(round(high), whole.high)
+            node = self.call("clip", Clip(lowest, highest), whole.node)
+            whole = Whole(node, whole.step, lowest, highest, whole.above)
+        return whole

@@ -1,0 +1,205 @@
+"""Freeze: a network under its plan becomes a module of integer operations.
+
+The model's graph is followed with torch.fx. What lies between one quantised layer's integer sums and the codes of the
+next (scale, norm, clip, rounding) is folded into one requantisation; so is what lies between a residual sum and the
+codes read from it. Layers in full precision, and what is neither quantised nor read by a quantised layer, stay real.
+"""
+
+import copy
+import operator
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from pdqat.deployment.integer.assembly import Assembly
+from pdqat.deployment.integer.folding import LARGEST_WEIGHT
+from pdqat.deployment.integer.frozen import Frozen
+from pdqat.deployment.integer.graph import (
+    Codes,
+    check_padding,
+    codes_of,
+    function_of_numbers,
+    is_addition,
+    is_without_effect,
+    padding_of,
+    traced,
+)
+from pdqat.deployment.integer.operations import ToReal
+from pdqat.deployment.integer.values import EXACT_BITS, SIGNED_BELOW, Product, Real, Value, Whole, through
+from pdqat.errors import InputError
+from pdqat.layers import Network
+from pdqat.layers.layer import PrecisionLayer
+from pdqat.layers.layer_quantizers import LayerQuantizers
+from pdqat.layers.norm import PrecisionNorm
+from pdqat.layers.summand import SUMMAND_BITS
+from pdqat.layers.trace import evaluating
+from pdqat.precision import BitPlan
+from pdqat.quantizers import Quantizer
+
+
+def freeze(net: Network, plan: BitPlan) -> Frozen:
+    """The network under the plan, in evaluation mode; what can't be frozen is an InputError that names it."""
+    return _Freezer(net, plan).frozen()
+
+
+class _Freezer:
+    def __init__(self, net: Network, plan: BitPlan) -> None:
+        self._net, self._plan = net, plan
+        self._modules = dict(net.model.named_modules())
+        self._values: dict[fx.Node, Any] = {}
+        self._made = Assembly()
+        bits = [count for name in net.layers for count in (plan[name].weight, plan[name].activation)]
+        self._promised = min((count for count in bits if count is not None), default=EXACT_BITS + 1) <= EXACT_BITS
+        self._real_layers: list[str] = []
+        self._reads: list[tuple[str, str]] = []
+        self._adds: list[tuple[str, str]] = []
+
+    @torch.no_grad()
+    def frozen(self) -> Frozen:
+        with evaluating(self._net):
+            for node in traced(self._net.model).nodes:
+                self._values[node] = self._visit(node)
+        return Frozen(self._made.module(), self._made.folded, self._real_layers, self._reads, self._adds)
+
+    def _visit(self, node: fx.Node) -> Any:
+        if node.op == "placeholder":
+            return Real(self._made.graph.placeholder(node.name))
+        if node.op == "output":
+            return self._made.graph.output(self._made.real(self._values[node.args[0]]))  # type: ignore[index]
+        if node.op == "get_attr":
+            return self._attribute(node)
+        if node.op == "call_module":
+            module = self._modules[str(node.target)]
+            if isinstance(module, PrecisionLayer):
+                return self._layer(str(node.target), module, self._value(node, 0))
+            if isinstance(module, PrecisionNorm):
+                return self._norm(str(node.target), module, self._value(node, 0))
+        if is_without_effect(node, self._modules):
+            return self._value(node, 0)
+        function = function_of_numbers(node, self._modules)
+        if function is not None:
+            return through(self._value(node, 0), function)
+        if is_addition(node):
+            return self._addition(node)
+        return self._as_it_is(node)
+
+    def _value(self, node: fx.Node, index: int) -> Value:
+        given = node.args[index] if len(node.args) > index else node.kwargs["input"]
+        value: Value = self._values[given]  # type: ignore[index]
+        return value
+
+    def _attribute(self, node: fx.Node) -> Real:
+        return self._made.constant(operator.attrgetter(str(node.target))(self._net.model))
+
+    def _layer(self, name: str, layer: PrecisionLayer, given: Value) -> Value:
+        precision = self._plan[name]
+        if precision.weight is None or precision.activation is None:
+            value: Value = self._real_layer(name, layer, given)
+        else:
+            value = self._product(name, layer, given)
+        return self._summand(name, layer, value)
+
+    def _real_layer(self, name: str, layer: PrecisionLayer, given: Value) -> Real:
+        precision = self._plan[name]
+        check_padding(name, layer)
+        plain: Any = copy.deepcopy(layer)
+        weight = layer.full_weight()
+        node = self._made.real(given)
+        if precision.weight is not None or precision.activation is not None:
+            view = layer.views[self._plan.name]
+            assert isinstance(view, LayerQuantizers)
+            if precision.weight is not None:
+                weight = view.weight.quantize(layer.weight, precision.weight)
+            if precision.activation is not None:
+                codes = codes_of(view.activation, precision.activation, name)
+                node = self._made.call(name, ToReal(codes.value), self._codes_read(given, codes, name))
+        plain.restore_()
+        plain.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
+        if weight.dim() > 2:
+            plain.padding = padding_of(name, layer)
+        self._real_layers.append(name)
+        return Real(self._made.call(name, plain.eval(), node))
+
+    def _product(self, name: str, layer: PrecisionLayer, given: Value) -> Product:
+        precision = self._plan[name]
+        assert precision.weight is not None
+        assert precision.activation is not None
+        view = layer.views[self._plan.name]
+        assert isinstance(view, LayerQuantizers)
+        check_padding(name, layer)
+        grid = view.weight.codes(layer.weight, precision.weight)
+        largest = int(grid.integers.abs().max())
+        if bool(grid.offset.any()):
+            raise InputError(f"layer {name} can't be exported: its weights' codes have an offset")
+        if largest > LARGEST_WEIGHT:
+            raise InputError(
+                f"layer {name} can't be exported: its {precision.weight}-bit weights reach {largest}, a signed byte "
+                f"{LARGEST_WEIGHT}; train with --quantizer dorefa-int8 (preset deployable), or with 7 bits"
+            )
+        codes = codes_of(view.activation, precision.activation, name)
+        rows = grid.integers.flatten(1).long()
+        ends = torch.stack([rows * codes.low, rows * codes.high, torch.zeros_like(rows)])
+        scale = (grid.scale.double() * codes.value).reshape(-1).expand(len(rows))
+        return Product(
+            name,
+            layer,
+            self._codes_read(given, codes, name),
+            codes.low >= 0 and codes.high < SIGNED_BELOW,
+            grid.integers,
+            self._promised,
+            scale,
+            ends.amin(0).sum(1),
+            ends.amax(0).sum(1),
+        )
+
+    def _norm(self, name: str, norm: PrecisionNorm, given: Value) -> Value:
+        view = norm.views[self._plan.name]
+        assert isinstance(view, _BatchNorm)
+        if view.running_mean is None:
+            raise InputError(f"norm {name} can't be exported: it keeps no running statistics")
+        return self._summand(name, norm, through(given, copy.deepcopy(view).eval()))
+
+    def _summand(self, name: str, module: PrecisionLayer | PrecisionNorm, value: Value) -> Value:
+        """What is added, in whole numbers, if the network was trained to round it."""
+        if self._plan.name not in module.sums:
+            return value
+        quantizer = module.sums[self._plan.name]
+        assert isinstance(quantizer, Quantizer)
+        codes = codes_of(quantizer, SUMMAND_BITS, name, is_summand=True)
+        node = self._made.codes_of(value, codes, name)
+        self._adds.append((name, str(node.target)))
+        return Whole(node, codes.value, codes.low, codes.high, codes.zero)
+
+    def _addition(self, node: fx.Node) -> Value:
+        terms = [self._made.whole(self._values[term]) if isinstance(term, fx.Node) else None for term in node.args[:2]]
+        first, second = terms
+        if first is None or second is None or first.step != second.step:
+            return self._as_it_is(node)
+        made = self._made.graph.call_function(operator.add, (first.node, second.node))
+        above = first.above + second.above
+        return Whole(made, first.step, first.low + second.low, first.high + second.high, above)
+
+    def _as_it_is(self, node: fx.Node) -> Real:
+        """Any other function, on real numbers."""
+        name = str(node.target)
+        if node.op == "call_module":
+            module = self._modules[name]
+            inside = [key for key, part in module.named_modules() if isinstance(part, PrecisionLayer | PrecisionNorm)]
+            if inside:
+                raise InputError(
+                    f"{name} ({type(module).__name__}) can't be exported: torch keeps {inside[0]} inside of it"
+                )
+            args = fx.map_arg(node.args, lambda source: self._made.real(self._values[source]))
+            kwargs = fx.map_arg(node.kwargs, lambda source: self._made.real(self._values[source]))
+            call = self._made.call(name, copy.deepcopy(module).eval())
+            call.args, call.kwargs = args, kwargs
+            return Real(call)
+        return Real(self._made.graph.node_copy(node, lambda source: self._made.real(self._values[source])))
+
+    def _codes_read(self, value: Value, codes: Codes, layer: str) -> fx.Node:
+        """The codes of a value, for a layer."""
+        node = self._made.codes_of(value, codes, layer)
+        self._reads.append((layer, str(node.target)))
+        return node

@@ -1,0 +1,206 @@
+"""The operations of a deployed network, on integers. Together they are the integer reference: what is correct.
+
+Codes and sums are int32 tensors here; a file stores them in as few bits as they need. Convolutions and products are
+computed in float64, which holds every whole number that can occur (below 2^53) exactly, whatever the order of the sum.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+SUMMAND_ZERO = 128
+"""The zero point with which summands are stored in unsigned bytes."""
+_CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
+
+
+def rounded(values: Tensor, low: int, high: int) -> Tensor:
+    """To the nearest whole number, halves to the even one, within the codes."""
+    return torch.round(values).clamp(low, high).to(torch.int32)
+
+
+def per_channel(vector: Tensor, like: Tensor) -> Tensor:
+    """A number for each channel, shaped to meet a tensor whose dimension 1 is the channels."""
+    return vector.view(1, -1, *[1] * (like.dim() - 2))
+
+
+class IntegerProduct(nn.Module):
+    """What convolutions and linear layers on codes share: integer weights, and how they are applied."""
+
+    weight: Tensor
+
+    def __init__(self, weight: Tensor, convolution: dict[str, Any], signed: bool) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight.to(torch.int8))
+        self.convolution = convolution
+        """Stride, padding, dilation and groups; empty for a linear layer."""
+        self.signed = signed
+        """Whether a file stores the weights as signed bytes."""
+
+    def accumulate(self, codes: Tensor) -> Tensor:
+        """The sums of products, whole numbers in float64."""
+        return self.apply_weight(codes.double(), self.weight.double())
+
+    def apply_weight(self, codes: Tensor, weight: Tensor) -> Tensor:
+        """The convolution or product with any weight of the same shape."""
+        if weight.dim() == 2:
+            return F.linear(codes, weight)
+        return _CONVOLUTIONS[weight.dim()](codes, weight, **self.convolution)
+
+
+class RequantizedProduct(IntegerProduct):
+    """Codes in, codes out: round(multiplier x (product + offset)) per channel, the last product in float32."""
+
+    multiplier: Tensor
+    offset: Tensor
+    exact: Tensor
+    """Per channel, whether every runtime computes these codes; else integers may lie on the edge of two of them."""
+    most_off: Tensor
+    """Per channel, how far what is rounded can be from what float32 makes of the same integer, in codes: 0 if exact."""
+
+    def __init__(
+        self,
+        weight: Tensor,
+        convolution: dict[str, Any],
+        signed: bool,
+        multiplier: Tensor,
+        offset: Tensor,
+        exact: Tensor,
+        most_off: Tensor,
+        low: int,
+        high: int,
+        is_summand: bool,
+    ) -> None:
+        super().__init__(weight, convolution, signed)
+        self.register_buffer("multiplier", multiplier)
+        self.register_buffer("offset", offset)
+        self.register_buffer("exact", exact)
+        self.register_buffer("most_off", most_off)
+        self.low, self.high = low, high
+        self.is_summand = is_summand
+        """Whether the codes are added to others, rather than read by a layer."""
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """The codes of the output."""
+        return self.requantize(self.accumulate(codes))
+
+    def requantize(self, total: Tensor) -> Tensor:
+        """The codes of sums of products."""
+        total = (total + per_channel(self.offset, total)).float() * per_channel(self.multiplier, total)
+        return rounded(total, self.low, self.high)
+
+
+class ProductSums(IntegerProduct):
+    """Codes in, sums of products out: for a rounding that no integer offset reproduces."""
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """The sums, as whole numbers."""
+        return self.accumulate(codes).to(torch.int32)
+
+
+class RealProduct(IntegerProduct):
+    """Codes in, real numbers out: scale x product + bias, for outputs that are not rounded."""
+
+    scale: Tensor
+    bias: Tensor
+
+    def __init__(self, weight: Tensor, convolution: dict[str, Any], signed: bool, scale: Tensor, bias: Tensor) -> None:
+        super().__init__(weight, convolution, signed)
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", bias)
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """The output in float32."""
+        total = self.accumulate(codes).float()
+        return total * per_channel(self.scale, total) + per_channel(self.bias, total)
+
+
+class SumsToCodes(nn.Module):
+    """The norm and the quantiser behind a sum: round(scale x (sum + above) + shift) per channel, in float32.
+
+    `above` are the zero points that the summands are stored with.
+    """
+
+    scale: Tensor
+    shift: Tensor
+    exact: Tensor
+    most_off: Tensor
+    """Both per channel, as in RequantizedProduct."""
+
+    def __init__(
+        self,
+        scale: Tensor,
+        shift: Tensor,
+        exact: Tensor,
+        most_off: Tensor,
+        above: int,
+        low: int,
+        high: int,
+        is_summand: bool,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("scale", scale)
+        self.register_buffer("shift", shift)
+        self.register_buffer("exact", exact)
+        self.register_buffer("most_off", most_off)
+        self.above, self.low, self.high = above, low, high
+        self.is_summand = is_summand
+
+    def forward(self, sums: Tensor) -> Tensor:
+        """The codes that the next layer reads."""
+        line = (sums + self.above).float() * per_channel(self.scale, sums) + per_channel(self.shift, sums)
+        return rounded(line, self.low, self.high)
+
+
+class ToCodes(nn.Module):
+    """Real numbers to codes: round(factor x value / step)."""
+
+    def __init__(self, factor: float, step: float, low: int, high: int, is_summand: bool) -> None:
+        super().__init__()
+        self.factor, self.step, self.low, self.high = factor, step, low, high
+        self.is_summand = is_summand
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The nearest codes."""
+        return rounded(values * self.factor / self.step, self.low, self.high)
+
+
+class ToReal(nn.Module):
+    """Whole numbers of a step to real numbers."""
+
+    def __init__(self, step: float) -> None:
+        super().__init__()
+        self.step = step
+
+    def forward(self, codes: Tensor) -> Tensor:
+        """In float32."""
+        return codes.float() * self.step
+
+
+class ScaleShift(nn.Module):
+    """A batch norm in real numbers, with its statistics folded: scale x value + shift per channel."""
+
+    scale: Tensor
+    shift: Tensor
+
+    def __init__(self, scale: Tensor, shift: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("scale", scale)
+        self.register_buffer("shift", shift)
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The normalised values."""
+        return values * per_channel(self.scale, values) + per_channel(self.shift, values)
+
+
+class Clip(nn.Module):
+    """Real or whole numbers within limits; None is no limit."""
+
+    def __init__(self, low: float | None, high: float | None) -> None:
+        super().__init__()
+        self.low, self.high = low, high
+
+    def forward(self, values: Tensor) -> Tensor:
+        """The clipped values."""
+        return values.clamp(self.low, self.high)

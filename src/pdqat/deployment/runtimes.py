@@ -1,0 +1,170 @@
+"""The runtimes that execute a file: ONNX Runtime and OpenVINO, each an extra, behind one interface."""
+
+import importlib.util
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdqat.errors import InputError
+
+OUTPUT = "output"
+ONNX_RUNTIME, OPENVINO = "onnxruntime", "openvino"
+
+
+class Session(Protocol):
+    """A file loaded into a runtime."""
+
+    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
+        """All outputs by name."""
+
+
+class OnnxRuntime:
+    """ONNX Runtime on the CPU."""
+
+    def __init__(self, path: Path, threads: int) -> None:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # its exceptions share no base class
+            raise InputError(f"onnxruntime can't load {path}: {reason(error)}") from error
+        inputs = [described.name for described in self._session.get_inputs()]
+        _check_one(inputs, path)
+        self._input = inputs[0]
+        self._outputs = [described.name for described in self._session.get_outputs()]
+
+    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
+        """All outputs by name."""
+        try:
+            made = self._session.run(self._outputs, {self._input: images})
+        except Exception as error:
+            raise InputError(f"onnxruntime can't run the file: {reason(error)}") from error
+        return dict(zip(self._outputs, made, strict=True))
+
+
+class OpenVino:
+    """OpenVINO on the CPU, in float32 where it does not compute with integers.
+
+    A model of a fixed batch size is compiled anew for every other one.
+    """
+
+    def __init__(self, path: Path, threads: int) -> None:
+        import openvino
+
+        self._core = openvino.Core()
+        self._settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
+        self._compiled: dict[tuple[int, ...] | None, Any] = {}
+        self._model = read_model(self._core, path)
+        _check_one(self._model.inputs, path)
+        try:
+            self._fixed = self._model.input(0).get_partial_shape().is_static
+            self._outputs = [
+                output.get_names() for output in self._model.outputs
+            ]  # it merges tensors, and keeps all names
+            if not self._fixed:
+                self._compile(None)
+        except RuntimeError as error:
+            raise InputError(f"openvino can't load {path}: {reason(error)}") from error
+
+    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
+        """All outputs by name."""
+        try:
+            made = self._compile(images.shape if self._fixed else None)(images)
+        except RuntimeError as error:
+            raise InputError(f"openvino can't run the file: {reason(error)}") from error
+        return {name: np.asarray(made[index]) for index, names in enumerate(self._outputs) for name in names}
+
+    def _compile(self, shape: tuple[int, ...] | None) -> Any:
+        if shape not in self._compiled:
+            if shape is not None:
+                self._model.reshape(shape)
+            self._compiled[shape] = self._core.compile_model(self._model, "CPU", self._settings)
+        return self._compiled[shape]
+
+
+class Program:
+    """A program of torch.export that this process made: others are not loaded, since that could run code."""
+
+    def __init__(self, program: torch.export.ExportedProgram) -> None:
+        self._module = program.module()
+
+    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
+        """The one output."""
+        with torch.no_grad():
+            return {OUTPUT: self._module(torch.from_numpy(images)).numpy()}
+
+
+RUNTIMES: dict[str, type[OnnxRuntime] | type[OpenVino]] = {ONNX_RUNTIME: OnnxRuntime, OPENVINO: OpenVino}
+
+
+def installed() -> list[str]:
+    """The runtimes that are here."""
+    return [name for name in RUNTIMES if importlib.util.find_spec(name) is not None]
+
+
+def needed(path: Path | None = None) -> list[str]:
+    """Those that read the file, where there must be one; without a file those that read ONNX."""
+    if path is not None and path.suffix == ".xml":
+        return [OPENVINO]
+    if not installed():
+        raise InputError("there is no runtime to run the file in: pip install 'pdqat[export]'")
+    return installed()
+
+
+def load(name: str, path: Path, threads: int = 1) -> Session:
+    """A file in a runtime."""
+    if name not in RUNTIMES:
+        raise InputError(f"unknown runtime {name!r}; choose one of {', '.join(RUNTIMES)}")
+    if name not in installed():
+        extra = "export" if name == ONNX_RUNTIME else "openvino"
+        raise InputError(f"{name} is not installed: pip install 'pdqat[{extra}]'")
+    return RUNTIMES[name](path, threads)
+
+
+def array(images: Tensor) -> np.ndarray:
+    """Images as runtimes read them."""
+    return np.ascontiguousarray(images.numpy(), dtype=np.float32)
+
+
+def output_of(session: Session, images: Tensor) -> Tensor:
+    """The output of a file that was written here."""
+    outputs = session.run(array(images))
+    if OUTPUT not in outputs:
+        raise InputError(
+            f"the file was not exported from this network under this plan: it has no output {OUTPUT!r}, but "
+            f"{', '.join(outputs)}"
+        )
+    return torch.from_numpy(outputs[OUTPUT])
+
+
+def read_model(core: Any, path: Path) -> Any:
+    """A file in OpenVINO, which would try all of its other formats on an .xml of another kind."""
+    refusal = f"{path} is damaged or not a model of OpenVINO's, or its .bin is missing"
+    if path.suffix == ".xml" and not re.match(rb"\s*(<\?xml[^>]*>)?\s*<net\b", path.read_bytes()[:1000]):
+        raise InputError(refusal)
+    try:
+        return core.read_model(path)
+    except RuntimeError as error:
+        message = refusal if path.suffix == ".xml" else f"openvino can't load {path}: {reason(error)}"
+        raise InputError(message) from error
+
+
+def reason(error: Exception) -> str:
+    """What a runtime has to say, without the lines that name its source files."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = [line for line in lines if not line.startswith(("Exception from", "Check '"))]
+    return next(iter(told or lines), type(error).__name__)
+
+
+def _check_one(inputs: Sequence[Any], path: Path) -> None:
+    if len(inputs) != 1:
+        raise InputError(f"{path} has {len(inputs)} inputs; a model that was exported here has one, the images")

@@ -1,0 +1,129 @@
+"""A problem as plain values, and back: what a run folder of an own model remembers beside weights and multipliers.
+
+Code is never remembered. What was made of own classes (a quantiser scheme, a constraint, a dual rule) is noted by its
+class name, and has to be given again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from torch import nn
+
+from pdqat.constraints import CONSTRAINTS, Constraint
+from pdqat.duals import DUAL_RULES, DualRule
+from pdqat.errors import InputError
+from pdqat.lagrangian import Lagrangian, Loss
+from pdqat.layers import prepare
+from pdqat.precision import BitPlan
+from pdqat.quantizers import SCHEMES, Scheme
+from pdqat.task import Problem, TaskProblem
+
+FORMAT = 1
+OWN = "own class"
+
+
+def describe(problem: Problem) -> dict[str, Any]:
+    """All that `rebuild` needs beside the model, the example and the loss."""
+    how = problem.net.preparation
+    quantizer = next((name for name, scheme in SCHEMES.items() if scheme == how.scheme), None)
+    description: dict[str, Any] = {
+        "format": FORMAT,
+        "plans": {name: plan.as_text() for name, plan in problem.net.plans.items()},
+        "quantizer": {OWN: type(how.scheme).__name__} if quantizer is None else quantizer,
+        "tied_norms": how.tied_norms,
+        "integer_sums": how.integer_sums,
+    }
+    if isinstance(problem, TaskProblem):
+        return {**description, "low": problem.low}
+    return {
+        **description,
+        "gradient": problem.gradient.value,
+        "layer_sample": problem.layer_sample,
+        "constraints": [_described(constraint, CONSTRAINTS) for constraint in problem.constraints],
+        "duals": _described(problem.duals.rule, DUAL_RULES),
+    }
+
+
+def rebuild(
+    description: Mapping[str, Any],
+    model: nn.Module,
+    example: Any,
+    loss: Loss,
+    *,
+    quantizer: Scheme | None = None,
+    constraints: Sequence[Constraint] | None = None,
+    duals: DualRule | None = None,
+) -> Problem:
+    """The problem that was described, on a plain model, which is prepared in place.
+
+    Args:
+        description: what `describe` returned.
+        model: the plain module.
+        example: the example input that the problem was prepared with.
+        loss: the task loss.
+        quantizer: the scheme, if it was an own one.
+        constraints: all constraints, if one of them was of an own class.
+        duals: the dual rule, if it was of an own class.
+    """
+    try:
+        return _rebuilt(description, model, example, loss, quantizer, constraints, duals)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(f"the description of the problem is damaged: {type(error).__name__} {error}") from error
+
+
+def _rebuilt(
+    description: Mapping[str, Any],
+    model: nn.Module,
+    example: Any,
+    loss: Loss,
+    quantizer: Scheme | None,
+    constraints: Sequence[Constraint] | None,
+    duals: DualRule | None,
+) -> Problem:
+    if description["format"] != FORMAT:
+        raise InputError(f"the description of the problem has format {description['format']!r}; {FORMAT} is known here")
+    for key in ("tied_norms", "integer_sums", "low"):
+        if not isinstance(description.get(key, False), bool):
+            raise InputError(f"the description of the problem is damaged: {key} is {description[key]!r}")
+    if quantizer is None and isinstance(description["quantizer"], Mapping):
+        raise _missing("quantizer", description["quantizer"])
+    plans = [BitPlan(name, precisions) for name, precisions in description["plans"].items()]
+    net = prepare(
+        model,
+        example,
+        plans,
+        quantizer=description["quantizer"] if quantizer is None else quantizer,
+        tied_norms=description["tied_norms"],
+        integer_sums=description["integer_sums"],
+    )
+    if "low" in description:
+        return TaskProblem(net, loss, description["low"])
+    if constraints is None:
+        constraints = [_remade(values, CONSTRAINTS, "constraints") for values in description["constraints"]]
+    rule = _remade(description["duals"], DUAL_RULES, "duals") if duals is None else duals
+    return Lagrangian(
+        net,
+        loss,
+        constraints,
+        gradient=description["gradient"],
+        duals=rule,
+        layer_sample=description["layer_sample"],
+    )
+
+
+def _described(thing: Any, known: Mapping[str, type]) -> dict[str, Any]:
+    name = next((name for name, kind in known.items() if kind is type(thing)), None)
+    return {OWN: type(thing).__name__} if name is None else {"kind": name, **asdict(thing)}
+
+
+def _remade(values: Mapping[str, Any], known: Mapping[str, Any], argument: str) -> Any:
+    if OWN in values:
+        raise _missing(argument, values)
+    return known[values["kind"]](**{key: value for key, value in values.items() if key != "kind"})
+
+
+def _missing(argument: str, values: Mapping[str, Any]) -> InputError:
+    return InputError(
+        f"the problem was made with {values[OWN]}, a class of own code that no file may name: give {argument}= again"
+    )

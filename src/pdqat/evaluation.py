@@ -1,0 +1,102 @@
+"""Measuring a problem on batches: loss, score of every view and mean distances, in evaluation mode."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pdqat.batches import Batches, on_device, pairs, samples_in
+from pdqat.errors import InputError
+from pdqat.evidence import Entry, bound_entries, bound_tables, score_table
+from pdqat.lagrangian import Terms
+from pdqat.layers.trace import evaluating
+from pdqat.metric import Metric, MetricLike, metric_for
+from pdqat.task import Problem
+from pdqat.terminal import as_text
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Means over all samples. `print` shows the table of scores and the evidence for every constraint."""
+
+    samples: int
+    loss: float
+    """The task loss of what is trained: of the full-precision view, or the sum over the plans of a TaskProblem."""
+    metric: Metric
+    scores: dict[str, float]
+    """The metric per view; the full-precision one is called "full"."""
+    distances: Tensor
+    """Of every multiplier's bound, as the duals have them."""
+    constraints: list[Entry]
+    """Per bound its tolerance, distance, slack, multiplier and whether it is satisfied."""
+    plans: dict[str, dict[str, str]] = field(repr=False)
+
+    def __str__(self) -> str:
+        scores = score_table(self.metric, {f"{self.samples:,} samples": self.scores})
+        return as_text([scores, *bound_tables(self.constraints, self.plans)])
+
+
+@torch.no_grad()
+def evaluate(
+    problem: Problem,
+    batches: Batches,
+    metric: MetricLike | None = None,
+    *,
+    compiled_terms: Callable[[Any, Any], Terms] | None = None,
+) -> Evaluation:
+    """Measure in evaluation mode, and leave every module in the mode it was in.
+
+    Args:
+        problem: a Lagrangian or a TaskProblem.
+        batches: any iterable of (inputs, target).
+        metric: by which views are judged: "accuracy", "loss", a function of (output, target), or a Metric; by default
+            accuracy if targets are class labels, else the task loss.
+        compiled_terms: `torch.compile(problem.terms)`; it computes all batches but those smaller than the largest so
+            far, which are not worth compiling for.
+
+    Returns:
+        Scores and evidence: print it, or read `scores` and `constraints`.
+
+    Example:
+        >>> import pdqat, torch
+        >>> x, y = torch.rand(64, 4), torch.arange(64) % 2
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+        >>> problem = pdqat.Lagrangian(pdqat.prepare(model, x, bits=4), torch.nn.functional.cross_entropy)
+        >>> measured = pdqat.evaluate(problem, [(x, y)])
+        >>> list(measured.scores), [bound["name"] for bound in measured.constraints]
+        (['full', '4-bit'], ['4-bit/output', '4-bit/layer/1'])
+    """
+    device = next(problem.net.parameters()).device
+    samples = largest = 0
+    loss: Tensor | float = 0.0
+    distances: Tensor | float = 0.0
+    totals: dict[str, Tensor] = {}
+    judged: Metric | None = metric if isinstance(metric, Metric) else None
+    with evaluating(problem):
+        for inputs, target in pairs(batches):
+            inputs, target = on_device(inputs, device), on_device(target, device)
+            size = samples_in(inputs)
+            largest = max(largest, size)
+            compute = problem.terms if compiled_terms is None or size < largest else compiled_terms
+            terms = compute(inputs, target)
+            samples += size
+            loss = loss + terms.loss * size
+            distances = distances + terms.distances * size
+            judged = judged or metric_for(metric, problem.loss, next(iter(terms.outputs.values())), target)
+            for view, output in terms.outputs.items():
+                total = judged.total(output, target, size)
+                totals[view] = totals[view] + total if view in totals else total
+    if judged is None:
+        raise InputError("there is no batch to evaluate on")
+    means = torch.as_tensor(distances) / samples
+    return Evaluation(
+        samples,
+        float(loss) / samples,
+        judged,
+        {view: float(total) / samples for view, total in totals.items()},
+        means,
+        bound_entries(problem, means),
+        {name: plan.as_text() for name, plan in problem.net.plans.items()},
+    )

@@ -1,0 +1,106 @@
+"""Metric: what the views of a network are judged by, and the best epoch of a training is chosen by."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pdqat.errors import InputError
+from pdqat.terminal import percent
+
+KEYS = ("epoch", "lr", "objective", "loss", "metric", "constraints", "plan", "bits_chosen_by")
+"""What an epoch's line of the metrics holds beside the scores, which stand under the metric's name."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number for a batch's output and target.
+
+    Args:
+        name: what it is called in tables and files.
+        of: a function of (output, target) that returns a number for every sample, or their mean.
+        higher_is_better: whether the best model has the highest score, or the lowest.
+
+    Example:
+        >>> error = Metric("absolute_error", lambda output, target: (output - target).abs().mean(), False)
+    """
+
+    name: str
+    of: Callable[[Any, Any], Tensor]
+    higher_is_better: bool = True
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier() or self.name in KEYS:
+            raise InputError(f"a metric's name is a word other than {', '.join(KEYS)}, not {self.name!r}")
+
+    def total(self, output: Any, target: Any, samples: int) -> Tensor:
+        """The sum over the samples of a batch, in float64: counts stay whole numbers."""
+        score = torch.as_tensor(self.of(output, target)).detach()
+        return score.double().sum() if score.numel() == samples and score.dim() else score.double().mean() * samples
+
+    def is_better(self, score: float, other: float | None) -> bool:
+        """Whether a score beats another; any beats none."""
+        return other is None or (score > other if self.higher_is_better else score < other)
+
+    def text(self, score: float) -> str:
+        """A score as people write it."""
+        return percent(score) if self.name == "accuracy" else f"{score:.4g}"
+
+
+MetricLike = Metric | Callable[[Any, Any], Tensor] | str
+"""A Metric, a function of (output, target) of which more is better, "accuracy" or "loss"."""
+
+
+def _right(output: Tensor, target: Tensor) -> Tensor:
+    right = output.argmax(1) == target
+    return right.double() if right.dim() == 1 else right.double().flatten(1).mean(1)
+
+
+ACCURACY = Metric("accuracy", _right)
+"""Of class labels: the part of right choices, classes standing in dimension 1 of the output."""
+
+
+def task_loss(loss: Callable[[Any, Any], Tensor]) -> Metric:
+    """The task loss itself, of every view."""
+    return Metric("task_loss", loss, higher_is_better=False)
+
+
+def metric_for(
+    given: MetricLike | None,
+    loss: Callable[[Any, Any], Tensor],
+    output: Any,
+    target: Any,
+) -> Metric:
+    """The metric that was asked for; without a wish accuracy if targets are class labels, else the task loss.
+
+    Args:
+        given: a Metric, "accuracy", "loss", or a function of (output, target) of which more is better.
+        loss: the task loss.
+        output: the model's output for a batch.
+        target: that batch's target.
+    """
+    if isinstance(given, Metric):
+        return given
+    if given is None:
+        return ACCURACY if are_labels(output, target) else task_loss(loss)
+    if given == "accuracy":
+        return ACCURACY
+    if given == "loss":
+        return task_loss(loss)
+    if not callable(given):
+        raise InputError(f"a metric is 'accuracy', 'loss', a function of (output, target) or a Metric, not {given!r}")
+    return Metric(getattr(given, "__name__", "score").strip("<>"), given)
+
+
+def are_labels(output: Any, target: Any) -> bool:
+    """Whether targets are class labels of outputs that have their classes in dimension 1."""
+    return (
+        isinstance(output, Tensor)
+        and isinstance(target, Tensor)
+        and not target.is_floating_point()
+        and not target.is_complex()
+        and output.dim() == target.dim() + 1
+        and (output.shape[0], *output.shape[2:]) == tuple(target.shape)
+    )

@@ -1,0 +1,60 @@
+"""The task loss alone as a problem: full precision by itself, or straight-through training of low precision."""
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from pdqat.constraints import Bound
+from pdqat.lagrangian import Lagrangian, Loss, Terms
+from pdqat.layers import Gradient, Network
+from pdqat.layers.distances import precise
+from pdqat.layers.trace import call_model
+from pdqat.layers.transfer import with_plan
+from pdqat.precision import Plan
+
+
+class TaskProblem(nn.Module):
+    """The task loss of one kind of view: what others train, to compare with.
+
+    Args:
+        net: a prepared network.
+        loss: the task loss of (output, target), a mean over the batch.
+        low: train every plan by straight-through gradient (the usual quantization-aware training), rather than the
+            full-precision view.
+    """
+
+    bounds: ClassVar[tuple[Bound, ...]] = ()
+
+    def __init__(self, net: Network, loss: Loss, low: bool = True) -> None:
+        super().__init__()
+        self.net = net
+        self.loss = loss
+        self.low = low
+
+    def forward(self, inputs: Any, target: Any) -> Tensor:
+        """The loss on a batch."""
+        return self.value(self.terms(inputs, target))
+
+    def terms(self, inputs: Any, target: Any) -> Terms:
+        """The loss and the outputs of the views that are trained."""
+        outputs: dict[str, Tensor] = {}
+        for name, plan in self.net.plans.items() if self.low else [("full", None)]:
+            with self.net.under(plan, Gradient.STRAIGHT_THROUGH):
+                outputs[name] = precise(call_model(self.net, inputs))
+        loss = torch.stack([self.loss(output, target) for output in outputs.values()]).sum()
+        return Terms(loss, loss.new_zeros(0), outputs)
+
+    def value(self, terms: Terms) -> Tensor:
+        """The loss itself."""
+        return terms.loss
+
+    def under_plan(self, plan: Plan) -> "TaskProblem":
+        """The same problem with other bits: weights and low-precision norms go on, in a copy."""
+        problem = TaskProblem(with_plan(self.net, plan), self.loss, self.low)
+        problem.training = self.training  # its modules have the modes of this one's
+        return problem
+
+
+Problem = Lagrangian | TaskProblem
+"""What can be trained, evaluated, ranked and planned for."""

@@ -1,0 +1,125 @@
+"""Descent: the steps of the weights, by an optimiser and its learning rate, on a problem that may be compiled."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from pdqat.batches import on_device, samples_in
+from pdqat.errors import InputError
+from pdqat.task import Problem
+from pdqat.training.schedule import learning_rate
+from pdqat.training.settings import Settings
+
+OptimizerLike = Optimizer | Callable[[Iterable[Parameter]], Optimizer]
+SchedulerLike = LRScheduler | Callable[[Optimizer], LRScheduler]
+
+
+class Descent:
+    """Primal steps on one problem; `fit` says what optimizer, scheduler and scheduler_every are."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: Settings,
+        compiled: bool,
+        optimizer: OptimizerLike | None = None,
+        scheduler: SchedulerLike | None = None,
+        scheduler_every: str = "epoch",
+    ) -> None:
+        if scheduler_every not in ("epoch", "step"):
+            raise InputError(f"scheduler_every is 'epoch' or 'step', not {scheduler_every!r}")
+        if scheduler is not None and optimizer is None:
+            raise InputError("a scheduler is given without an optimizer; give both, or lr and schedule")
+        self._problem = problem
+        self._settings = settings
+        self._has_own_rate = optimizer is None
+        self._optimizer = self._made(optimizer)
+        if scheduler is not None and not isinstance(scheduler, LRScheduler):
+            scheduler = scheduler(self._optimizer)
+        self._scheduler: LRScheduler | None = scheduler
+        self._scheduler_every = scheduler_every
+        self._waiting = 0
+        self._largest_batch = 0
+        self._value: Any = problem
+        self.terms: Any = None
+        """The problem's terms, compiled; None where it is not."""
+        if compiled:
+            self._value = torch.compile(problem, fullgraph=True, dynamic=False)
+            self.terms = torch.compile(problem.terms, fullgraph=True, dynamic=False)
+
+    def _made(self, optimizer: OptimizerLike | None) -> Optimizer:
+        if isinstance(optimizer, Optimizer):
+            return optimizer
+        parameters = self._problem.net.parameters()
+        return torch.optim.Adam(parameters, self._settings.lr) if optimizer is None else optimizer(parameters)
+
+    def start_epoch(self, epoch: int) -> float:
+        """Forget gradients that are left from elsewhere; returns the learning rate that the epoch starts with."""
+        self._optimizer.zero_grad()
+        self._waiting = 0
+        rate = self._optimizer.param_groups[0]["lr"]
+        return learning_rate(self._settings, epoch) if self._has_own_rate else float(rate)
+
+    def step(self, inputs: Any, target: Any, epoch: float) -> Tensor:
+        """Take a batch after so many epochs, whole or in part; returns what was minimised."""
+        if self._has_own_rate:
+            for group in self._optimizer.param_groups:
+                group["lr"] = learning_rate(self._settings, epoch)
+        value = self._objective(inputs, target)
+        share = value if self._settings.accumulate == 1 else value / self._settings.accumulate
+        share.backward()  # type: ignore[no-untyped-call]
+        self._waiting += 1
+        if self._waiting == self._settings.accumulate:
+            self._move()
+        return value.detach()
+
+    def end_epoch(self) -> None:
+        """Move by the gradients of batches that were too few for a step of their own."""
+        if self._waiting:
+            self._move()
+        if self._scheduler is not None and self._scheduler_every == "epoch":
+            self._scheduler.step()
+
+    def state(self) -> dict[str, Any]:
+        """What continuing needs."""
+        scheduler = {} if self._scheduler is None else {"scheduler": self._scheduler.state_dict()}
+        return {"optimizer": self._optimizer.state_dict(), **scheduler}
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Continue from a state; what torch raises for another optimizer's goes through."""
+        self._optimizer.load_state_dict(state["optimizer"])
+        for group in self._optimizer.param_groups:  # torch takes the state of another kind of optimizer for its own
+            _ = [group[key] for key in self._optimizer.defaults]
+        if self._scheduler is not None:
+            self._scheduler.load_state_dict(state["scheduler"])
+
+    def _objective(self, inputs: Any, target: Any) -> Tensor:
+        """On a batch; one smaller than the largest so far is not worth compiling for."""
+        device = next(self._problem.net.parameters()).device
+        size = samples_in(inputs)
+        self._largest_batch = max(self._largest_batch, size)
+        compute = self._value if size == self._largest_batch else self._problem
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.amp):
+            value: Tensor = compute(on_device(inputs, device), on_device(target, device))
+        return value
+
+    def _move(self) -> None:
+        """One step of the weights, on the mean gradient of the batches that wait."""
+        parameters = list(self._problem.net.parameters())
+        if self._waiting < self._settings.accumulate:
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.grad *= self._settings.accumulate / self._waiting
+        if self._settings.clip_norm is not None:
+            clip_grad_norm_(parameters, self._settings.clip_norm)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        self._waiting = 0
+        if self._scheduler is not None and self._scheduler_every == "step":
+            self._scheduler.step()

@@ -1,0 +1,184 @@
+"""`fit`: train a problem on batches."""
+
+import json
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+
+from pdqat.batches import Batches
+from pdqat.description import describe
+from pdqat.errors import InputError
+from pdqat.metric import MetricLike
+from pdqat.runs.checkpoints import save_example
+from pdqat.runs.folder import Run
+from pdqat.task import Problem
+from pdqat.training.callbacks import Callback
+from pdqat.training.descent import OptimizerLike, SchedulerLike
+from pdqat.training.history import History
+from pdqat.training.progress import TrainingProgress
+from pdqat.training.replanning import Replanning
+from pdqat.training.settings import Schedule, Settings
+from pdqat.training.store import FolderStore
+from pdqat.training.trainer import Trainer
+
+
+def fit(
+    problem: Problem,
+    batches: Batches,
+    *,
+    validation: Batches,
+    epochs: int,
+    lr: float = 1e-3,
+    test: Batches | None = None,
+    metric: MetricLike | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    callbacks: Sequence[Callback] = (),
+    optimizer: OptimizerLike | None = None,
+    scheduler: SchedulerLike | None = None,
+    scheduler_every: str = "epoch",
+    schedule: Schedule | str = Schedule.STEPS,
+    milestones: Sequence[float] = (0.5, 0.75, 0.9),
+    decay: float = 0.1,
+    patience: int = 0,
+    dual_every: int = 0,
+    slack_batches: Batches | None = None,
+    replanning: Replanning | None = None,
+    accumulate: int = 1,
+    clip_norm: float | None = None,
+    seed: int = 0,
+    amp: bool = False,
+    compile: bool = False,  # noqa: A002 - torch's word
+    compile_fallback: bool = False,
+) -> History:
+    """Train: descent on the weights, ascent on the multipliers.
+
+    The problem ends with the state of the best epoch, in evaluation mode.
+
+    A loader is any iterable of (inputs, target) that can be gone through again: a torch DataLoader, a list, or
+    `pdqat.data.Batches`. All that is random in an epoch should come from torch (or from the loader's `generator`):
+    both are seeded anew with every epoch, so that a training that was stopped and resumed equals one that was not.
+
+    Args:
+        problem: a Lagrangian, or a TaskProblem to compare with.
+        batches: what to train on.
+        validation: held-out samples; the best epoch is chosen by them.
+        epochs: passes over the batches.
+        lr: learning rate of Adam: the initial one, or the highest of one-cycle.
+        test: samples that only the summary at the end looks at.
+        metric: what the best epoch is chosen by, a mean over the low-precision views: "accuracy", "loss", a function
+            of (output, target) of which more is better, or a Metric; by default accuracy if targets are class labels,
+            else the least loss.
+        out: a run folder to make, with checkpoints, metrics and summary; `pdqat.load(out, model)` opens it again.
+        resume: continue the training in `out`, which ends with the numbers of one that was never stopped.
+        progress: show a progress bar, or a line an epoch where there is no terminal.
+        callbacks: are told of the start, of steps and of epochs.
+        optimizer: instead of Adam, a torch optimizer of the network's parameters, or a function of parameters that
+            makes one; `lr` and `schedule` then don't apply.
+        scheduler: a torch learning-rate scheduler of that optimizer, or a function of the optimizer that makes one.
+        scheduler_every: when it steps: "epoch" or "step".
+        schedule: "steps": Adam's rate decays at milestones; "one-cycle": up in a line, down in a cosine.
+        milestones: the parts of the epochs after which the rate is decayed.
+        decay: the factor on the rate at a milestone.
+        patience: stop after so many epochs without a better validation score; 0 is never.
+        dual_every: batches between steps of the multipliers; 0 is once an epoch.
+        slack_batches: training samples on which fresh slacks are measured for every step of the multipliers; without
+            them the running mean over the batches since the last one is taken, which is free.
+        replanning: a budget under which bits are chosen anew on the way.
+        accumulate: batches whose gradients are averaged for one step of the weights.
+        clip_norm: the largest norm that a gradient may have; longer ones are shortened.
+        seed: of all that is random.
+        amp: train in bfloat16 (autocast); losses, distances and evaluations stay in float32.
+        compile: compile training and evaluation with torch.compile.
+        compile_fallback: where torch.compile does not work, train without it instead of stopping.
+
+    Returns:
+        The history: print it for the table of scores and constraints.
+
+    Example:
+        >>> import pdqat, torch
+        >>> x, y = torch.rand(64, 4), torch.arange(64) % 2
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
+        >>> problem = pdqat.Lagrangian(pdqat.prepare(model, x, bits=4), torch.nn.functional.cross_entropy)
+        >>> history = pdqat.fit(problem, [(x, y)], validation=[(x, y)], epochs=2, progress=False)
+        >>> len(history.epochs), list(history.scores)
+        (2, ['full', '4-bit'])
+    """
+    settings = Settings(
+        epochs=epochs,
+        lr=lr,
+        schedule=schedule,
+        milestones=tuple(milestones),
+        decay=decay,
+        patience=patience,
+        dual_every=dual_every,
+        accumulate=accumulate,
+        clip_norm=clip_norm,
+        seed=seed,
+        amp=amp,
+        compile=compile,
+        compile_fallback=compile_fallback,
+    )
+    given: object = problem
+    if not isinstance(given, Problem):
+        raise InputError(f"what is trained is a Lagrangian or a TaskProblem, not a {type(given).__name__}")
+    if resume and out is None:
+        raise InputError("resume continues the training in a run folder: name it with out")
+    shown = [TrainingProgress(Console())] if progress else []
+    run = None if out is None else _run(problem, Path(out), resume)
+    with ExitStack() as stack:
+        if run is not None and resume:
+            stack.enter_context(run.locked())
+        trainer = Trainer(
+            problem,
+            batches,
+            validation,
+            settings,
+            test=test,
+            metric=metric,
+            slack_batches=slack_batches,
+            optimizer=optimizer,
+            scheduler=scheduler,
+            scheduler_every=scheduler_every,
+            replanning=replanning,
+            store=None if run is None else FolderStore(run),
+            callbacks=[*callbacks, *shown],
+        )
+        if run is not None and not resume:  # only now: what is refused leaves no folder behind
+            _create(run, problem)
+            stack.enter_context(run.locked())
+        for display in shown:
+            stack.enter_context(display)
+        return trainer.train()
+
+
+def _run(problem: Problem, path: Path, resume: bool) -> Run:
+    """The run folder, which is there already if a training is to be resumed."""
+    if resume:
+        run = Run.open(path)
+        _check_same(problem, run)
+        return run
+    if path.exists():
+        raise InputError(f"{path} exists; give another folder as out, or continue that training with resume=True")
+    return Run(path)
+
+
+def _create(run: Run, problem: Problem) -> None:
+    description = describe(problem)
+    Run.create(run.path)
+    save_example(run.example, problem.net.preparation.example)
+    run.write_problem(description)
+
+
+def _check_same(problem: Problem, run: Run) -> None:
+    """Refuse to continue a training with another problem."""
+    stored, given = run.problem(), json.loads(json.dumps(describe(problem)))
+    different = next((key for key in {**stored, **given} if stored.get(key) != given.get(key)), None)
+    if different is not None:
+        raise InputError(
+            f"the run {run.path} is of another problem: its {different} is {stored.get(different)!r}, here it is "
+            f"{given.get(different)!r}"
+        )

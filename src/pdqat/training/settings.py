@@ -1,0 +1,60 @@
+"""Settings: how long, how fast and with what a problem is trained."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pdqat.constraints import choice
+from pdqat.errors import InputError
+
+
+class Schedule(StrEnum):
+    """How the learning rate goes: see `schedule`."""
+
+    STEPS = "steps"
+    ONE_CYCLE = "one-cycle"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a training depends on beside the problem and its batches; see `fit` for what each is."""
+
+    epochs: int
+    lr: float = 1e-3
+    schedule: Schedule | str = Schedule.STEPS
+    milestones: Sequence[float] = (0.5, 0.75, 0.9)
+    decay: float = 0.1
+    patience: int = 0
+    dual_every: int = 0
+    accumulate: int = 1
+    clip_norm: float | None = None
+    seed: int = 0
+    amp: bool = False
+    compile: bool = False
+    compile_fallback: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "schedule", choice(Schedule, self.schedule, "schedule"))
+        for name, least in (("epochs", 1), ("accumulate", 1), ("patience", 0), ("dual_every", 0), ("seed", 0)):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, int) or given < least:
+                raise InputError(f"{name} must be a whole number from {least} upwards, not {given!r}")
+        for name in ("lr", "decay", "clip_norm"):
+            given = getattr(self, name)
+            if given is None and name == "clip_norm":
+                continue
+            is_number = isinstance(given, int | float) and not isinstance(given, bool)
+            if not is_number or not (math.isfinite(given) and given > 0):
+                raise InputError(f"{name} must be a number above 0, not {given!r}")
+        if not all(0 < part < 1 for part in self.milestones):
+            raise InputError(f"milestones are parts of the epochs, above 0 and below 1, not {list(self.milestones)}")
+
+    def epoch_seed(self, epoch: int) -> int:
+        """Of an epoch of this training."""
+        return epoch_seed(self.seed, epoch)
+
+
+def epoch_seed(seed: int, epoch: int) -> int:
+    """Different for every epoch of every seed."""
+    return seed * 1_000_003 + epoch

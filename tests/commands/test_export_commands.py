@@ -1,0 +1,103 @@
+"""`pdqat export`, `pdqat verify` and `pdqat bench` on a run folder: words, flags and exit codes."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command_line import refusal
+from finished_run import finished_run
+from pdqat.cli import main
+from pdqat.deployment import bench, runtimes
+from pdqat.deployment.formats import FORMATS
+from pdqat.precision import Precision
+from pdqat.runs.folder import Run
+from pdqat.runs.plan_file import write_plan
+
+
+@pytest.fixture(scope="module")
+def exportable_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("exportable") / "run"
+    return finished_run(folder, quantizer="dorefa-int8", integer_sums=True).path
+
+
+@pytest.fixture(scope="module")
+def file(exportable_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("file") / "model.onnx"
+    assert main(["export", str(exportable_run), "--out", str(path)]) == 0
+    return path
+
+
+def layers_of(run: Path) -> list[str]:
+    return list(Run.open(run).summary()["plans"]["2-bit"])
+
+
+def test_export_shows_its_report(exportable_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["export", str(exportable_run), "--out", str(tmp_path / "model.onnx")]) == 0
+    said = capsys.readouterr().out
+    assert "channels give the codes of float32 for every integer within reach" in said
+    assert "in real numbers: stem, head" in said
+    assert said.count(" pass ") == len(runtimes.installed())
+    assert "of the weights in float32" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_a_format_has_a_name_of_its_own_in_the_run_folder(exportable_run: Path) -> None:
+    path = exportable_run / FORMATS["qonnx"].file
+    assert main(["export", str(exportable_run), "--format", "qonnx"]) == 0
+    assert path.exists()
+    path.unlink()
+
+
+def test_verify_prints_numbers(exportable_run: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["verify", str(file), str(exportable_run), "--json"]) == 0
+    for result in json.loads(capsys.readouterr().out):
+        assert result["passes"]
+        assert result["codes"]["exact"]["different"] == result["codes"]["exact"]["unexplained"] == 0
+        assert result["codes"]["exact"]["count"] > 10_000
+        assert set(result["layers"]) == set(layers_of(exportable_run))
+        assert result["outputs"]["unexplained"] == result["choices"]["unexplained"] == 0
+        assert 0 <= result["accuracy"] <= 1
+    assert main(["verify", str(file), str(exportable_run)]) == 0
+    assert " pass " in capsys.readouterr().out
+
+
+def test_another_plan(exportable_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layers = layers_of(exportable_run)
+    plan: dict[str, Any] = dict.fromkeys(layers, Precision(2, 2))
+    plan |= {layers[0]: Precision(None, None), layers[-1]: Precision(4, 4)}
+    write_plan(tmp_path / "plan.toml", plan, "by hand")
+    path, run, option = tmp_path / "model.onnx", exportable_run, ("--plan", str(tmp_path / "plan.toml"))
+    assert main(["export", str(run), *option, "--out", str(path)]) == 0
+    assert main(["verify", str(path), str(run), *option]) == 0
+    assert "was not exported from this network under this plan" in refusal(capsys, "verify", path, run)
+    write_plan(tmp_path / "plan.toml", {"conv9": Precision(2, 2)}, "of another model")
+    assert "conv9" in refusal(capsys, "export", run, *option)
+
+
+def test_bad_input_gets_one_sentence(
+    exportable_run: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = exportable_run
+    assert "there is no file" in refusal(capsys, "verify", tmp_path / "none.onnx", run)
+    assert "must end in .onnx, since" in refusal(capsys, "export", run, "--out", tmp_path / "model.bin")
+    assert "packing is for formats" in refusal(capsys, "export", run, "--format", "torch", "--pack")
+    assert "there is no folder" in refusal(capsys, "export", run, "--out", tmp_path / "no" / "model.onnx")
+    assert "is not a run folder" in refusal(capsys, "export", tmp_path)
+    assert "give the run that model.onnx was exported from" in refusal(capsys, "bench", file)
+
+
+def test_bench_prints_a_table_or_numbers(
+    exportable_run: Path, file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bench, "TURN_SECONDS", 0.001)
+    capsys.readouterr()
+    assert main(["bench", str(file), "--run", str(exportable_run), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {(row["runtime"], row["batch"]) for row in rows} == {
+        (name, batch) for name in runtimes.installed() for batch in bench.BATCHES
+    }
+    assert main(["bench", str(file), "--run", str(exportable_run)]) == 0
+    assert "times float32" in capsys.readouterr().out

@@ -1,0 +1,58 @@
+"""What training shows while it runs."""
+
+import io
+import re
+from typing import Any
+
+from rich.console import Console
+
+from pdqat.training.progress import TrainingProgress
+
+
+def entry(epoch: int, **changes: Any) -> dict[str, Any]:
+    constraints = [{"slack": -0.25}, {"slack": [-0.5, 0.125]}]
+    accuracy = {"full": 0.9, "2-bit": 0.5}
+    scores = {"metric": "accuracy", "accuracy": accuracy}
+    return {"epoch": epoch, "objective": 2.5, "loss": 1.25, **scores, "constraints": constraints} | changes
+
+
+def test_a_terminal_shows_a_bar_with_epoch_loss_accuracies_and_worst_slack() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    with TrainingProgress(console) as progress:
+        progress.start(epochs=4, steps=10, done=1)
+        progress.epoch(entry(1))
+        progress.step(epoch=2, step=5, objective=2.75)
+    assert isinstance(console.file, io.StringIO)
+    shown = re.sub("\x1b\\[[0-9;?]*[a-zA-Z]", "", console.file.getvalue())
+    for part in ("epoch 2/4", "15/40", "objective 2.750", "loss 1.250", "full 90.00%", "2-bit 50.00%", "slack +0.125"):
+        assert part in shown
+
+
+def test_a_log_file_gets_a_line_an_epoch() -> None:
+    console = Console(file=io.StringIO(), width=40)
+    with TrainingProgress(console) as progress:
+        progress.start(epochs=2, steps=10, done=0)
+        for epoch in (1, 2):
+            progress.step(epoch, 10, 2.5)
+            progress.epoch(entry(epoch, constraints=[]))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        f"epoch {epoch}/2  objective 2.500  loss 1.250  full 90.00%  2-bit 50.00%" for epoch in (1, 2)
+    ]
+
+
+def test_other_scores_than_accuracies_are_no_percentages() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    progress = TrainingProgress(console)
+    progress.start(epochs=1, steps=None, done=0)
+    progress.step(1, 10, 2.5)
+    progress.epoch(entry(1, metric="error", error={"full": 12.34567, "2-bit": 0.5}, constraints=[]))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue() == "epoch 1/1  objective 2.500  loss 1.250  full 12.35  2-bit 0.5\n"
+
+
+def test_bits_that_were_chosen_anew_are_said() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    TrainingProgress(console).epoch(entry(2, bits_chosen_by="multipliers"))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().startswith("bits chosen by multipliers before epoch 2\n")
