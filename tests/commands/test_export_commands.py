@@ -1,6 +1,7 @@
 """`pdqat export`, `pdqat verify` and `pdqat bench` on a run folder: words, flags and exit codes."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +10,19 @@ import pytest
 from command_line import refusal
 from finished_run import finished_run
 from pdqat.cli import main
-from pdqat.deployment import bench, runtimes
+from pdqat.deployment import bench, runtimes, verify
 from pdqat.deployment.formats import FORMATS
 from pdqat.precision import Precision
 from pdqat.runs.folder import Run
 from pdqat.runs.plan_file import write_plan
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_images() -> Iterator[None]:
+    """How closely a file is looked at is tested where it is verified."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verify, "CLOSE_IMAGES", 20)
+        yield
 
 
 @pytest.fixture(scope="module")

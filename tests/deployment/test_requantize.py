@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,7 +14,7 @@ from torch import Tensor
 from pdqat.deployment.integer.operations import SUMMAND_ZERO, SumsToCodes, rounded
 from pdqat.deployment.integer.requantize import Requantization, requantization
 from pdqat.deployment.integer.requantize_sums import SumsLine, sums_line
-from pdqat.deployment.integer.thresholds import thresholds
+from pdqat.deployment.integer.thresholds import Steps, thresholds
 
 Function = Callable[[Tensor], Tensor]
 
@@ -243,3 +244,28 @@ def test_a_constant_is_met_everywhere(code: int) -> None:
     sums = sums_line(function, low, high, every, 1000)
     assert set(sums_to_codes(sums, 1000, 0, 3, False)(integers).tolist()[0]) == {code}
     assert sums.exact.all()
+
+
+@given(
+    st.lists(st.integers(0, 40), min_size=2, max_size=60),
+    st.floats(0.01, 20),
+    st.integers(-500, 500),
+)
+def test_the_corners_of_all_thresholds_decide_what_lines_meet_them(gaps: list[int], slope: float, zero: int) -> None:
+    """For lines through any point of the axis as for offsets of any slope: no other integer is nearer."""
+    first = torch.tensor(gaps).cumsum(0)
+    codes = torch.arange(1, len(gaps) + 1)
+    steps = Steps.of(first, 0, int(first[-1]) + 1, codes)
+    if steps.constant is not None:
+        return
+    corners, reached = steps.corners, steps.reached
+    short = steps.levels - slope * steps.integers
+    of_corners = short[corners]
+    assert of_corners[reached[corners]].max() == short[reached].max()
+    assert of_corners[~reached[corners]].min() == short[~reached].min()
+
+    def is_met(index: np.ndarray) -> bool:
+        line = slope * (steps.integers[index] + zero)
+        return bool(np.where(reached[index], line >= steps.levels[index], line < steps.levels[index]).all())
+
+    assert is_met(corners) == is_met(np.arange(len(reached)))

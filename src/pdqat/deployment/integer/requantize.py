@@ -129,7 +129,8 @@ def _multipliers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each offset B the bounds between which M makes M (x + B) reach its levels, or stay below them."""
     least, most = np.zeros(len(offsets)), np.full(len(offsets), steepest)
-    for x, level, is_reached in zip(totals, steps.levels, steps.reached, strict=True):
+    corners = steps.corners
+    for x, level, is_reached in zip(totals[corners], steps.levels[corners], steps.reached[corners], strict=True):
         value = x + offsets
         with np.errstate(divide="ignore", invalid="ignore"):
             bound = level / value

@@ -6,6 +6,7 @@ of less at T_j - 1, for every j, is the same function: these integers are all th
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -83,6 +84,31 @@ class Steps:
         """What a line has to reach, or to stay below."""
         return self.codes - 0.5
 
+    @cached_property
+    def corners(self) -> np.ndarray:
+        """Indices of the integers that decide whether a line meets all levels.
+
+        A line lies above all points (integer, level) that it has to reach if it lies above the corners of their upper
+        hull, and below all others if it lies below the corners of their lower hull.
+        """
+        indices = np.arange(len(self.integers))
+        above, below = indices[self.reached], indices[~self.reached]
+        return np.array([*self._hull(above, 1), *self._hull(below, -1)], dtype=np.int64)
+
+    def _hull(self, indices: np.ndarray, side: int) -> list[int]:
+        """The corners of the upper (side 1) or lower (side -1) hull of some points, by Andrew's monotone chain."""
+        x, y = self.integers.tolist(), (2 * side * self.codes).tolist()  # whole numbers, so turns are exact
+        hull: list[int] = []
+        for point in indices.tolist():
+            while len(hull) > 1:
+                first, second = hull[-2:]
+                run, rise = x[second] - x[first], y[second] - y[first]
+                if run * (y[point] - y[first]) < rise * (x[point] - x[first]):
+                    break
+                hull.pop()
+            hull.append(point)
+        return hull
+
     def are_met(self, codes: np.ndarray) -> bool:
         """Whether these are codes of the integers that belong to the same function."""
         return bool(((codes >= self.codes) == self.reached).all())
@@ -113,7 +139,9 @@ class Steps:
         """
         golden = (np.sqrt(5) - 1) / 2
         first, last = 0.0, STEEPEST
-        above, below = ((self.levels[side], self.integers[side]) for side in (self.reached, ~self.reached))
+        corners, reached = self.corners, self.reached[self.corners]
+        levels, integers = self.levels[corners], self.integers[corners]
+        above, below = ((levels[side], integers[side]) for side in (reached, ~reached))
 
         def room(slope: float) -> float:
             return float((below[0] - slope * below[1]).min() - (above[0] - slope * above[1]).max())
