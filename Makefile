@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 # What computes, and so could round otherwise on another processor.
-COMPUTING := tests/layers tests/quantizers tests/training tests/deployment tests/test_lagrangian.py tests/test_constraints.py
+COMPUTING := tests/layers tests/quantizers tests/training tests/deployment tests/test_lagrangian.py tests/test_constraints.py tests/test_under_plan.py
 
 .PHONY: setup train test test-processors test-slow clean
 
