@@ -17,6 +17,7 @@ from pdqat.experiments.matrix import Matrix
 from pdqat.experiments.progress import MatrixProgress
 from pdqat.experiments.protocol import Protocol
 from pdqat.paper.protocols import PROTOCOLS
+from pdqat.paper.show import show
 from pdqat.paper.suites import SUITES, cells
 from pdqat.process import cores
 
@@ -105,6 +106,4 @@ def _run(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    from pdqat.paper.show import show
-
     show(options.suite, *_where(options), Console())
