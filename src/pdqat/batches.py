@@ -45,8 +45,18 @@ def on_device(value: Any, device: torch.device) -> Any:
 
 
 def first_rows(value: Any, count: int) -> Any:
-    """The first samples of a batch's inputs or target."""
-    return each_tensor(value, lambda tensor: tensor[:count] if tensor.dim() else tensor)
+    """The first samples of a batch's inputs or target; tensors that are not by samples stay whole."""
+    samples = next((len(tensor) for tensor in tensors_in(value) if tensor.dim()), 0)
+    return each_tensor(value, lambda tensor: tensor[:count] if tensor.dim() and len(tensor) == samples else tensor)
+
+
+def plain(value: Any) -> Any:
+    """The same structure in tuples, lists and dictionaries of Python's own, which a file can hold without code."""
+    if isinstance(value, tuple):
+        return tuple(plain(part) for part in value)
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    return {key: plain(part) for key, part in value.items()} if isinstance(value, Mapping) else value
 
 
 def samples_in(value: Any) -> int:

@@ -106,6 +106,11 @@ class OutputDistance(StrEnum):
         full, low = precise(full), precise(low)
         if self is OutputDistance.SQUARED:
             return F.mse_loss(low, full)
+        if full.dim() < 2 or full.shape[1] < 2:
+            raise InputError(
+                f"outputs of shape {tuple(full.shape)} are no scores of classes, which the distance '{self.value}' "
+                "compares; use OutputConstraint('squared')"
+            )
         probabilities = full.softmax(1)
         cross_entropy = F.cross_entropy(low, probabilities)
         if self is OutputDistance.CROSS_ENTROPY:

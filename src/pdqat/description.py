@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+import torch.nn.functional as F
 from torch import nn
 
 from pdqat.constraints import CONSTRAINTS, Constraint
@@ -21,6 +22,11 @@ from pdqat.task import Problem, TaskProblem
 
 FORMAT = 1
 OWN = "own class"
+LOSSES: dict[str, Loss] = {
+    name: getattr(F, name)
+    for name in ("cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss")
+}
+"""Torch's losses, which a file may name; any other has to be given again."""
 
 
 def describe(problem: Problem) -> dict[str, Any]:
@@ -33,6 +39,7 @@ def describe(problem: Problem) -> dict[str, Any]:
         "quantizer": {OWN: type(how.scheme).__name__} if quantizer is None else quantizer,
         "tied_norms": how.tied_norms,
         "integer_sums": how.integer_sums,
+        "loss": loss_name(problem.loss),
     }
     if isinstance(problem, TaskProblem):
         return {**description, "low": problem.low}
@@ -45,11 +52,17 @@ def describe(problem: Problem) -> dict[str, Any]:
     }
 
 
+def loss_name(loss: Loss) -> str:
+    """The name of one of torch's losses, or of an own function or class."""
+    known = next((name for name, function in LOSSES.items() if function is loss), None)
+    return known or f"own: {getattr(loss, '__qualname__', type(loss).__qualname__)}"
+
+
 def rebuild(
     description: Mapping[str, Any],
     model: nn.Module,
     example: Any,
-    loss: Loss,
+    loss: Loss | None = None,
     *,
     quantizer: Scheme | None = None,
     constraints: Sequence[Constraint] | None = None,
@@ -61,7 +74,7 @@ def rebuild(
         description: what `describe` returned.
         model: the plain module.
         example: the example input that the problem was prepared with.
-        loss: the task loss.
+        loss: the task loss, if it was not one of torch's functions.
         quantizer: the scheme, if it was an own one.
         constraints: all constraints, if one of them was of an own class.
         duals: the dual rule, if it was of an own class.
@@ -76,7 +89,7 @@ def _rebuilt(
     description: Mapping[str, Any],
     model: nn.Module,
     example: Any,
-    loss: Loss,
+    loss: Loss | None,
     quantizer: Scheme | None,
     constraints: Sequence[Constraint] | None,
     duals: DualRule | None,
@@ -86,6 +99,13 @@ def _rebuilt(
     for key in ("tied_norms", "integer_sums", "low"):
         if not isinstance(description.get(key, False), bool):
             raise InputError(f"the description of the problem is damaged: {key} is {description[key]!r}")
+    if loss is None:
+        if description["loss"] not in LOSSES:
+            raise InputError(
+                f"the problem was trained with a loss of own code ({description['loss']}), which no file may name: "
+                "give loss= again"
+            )
+        loss = LOSSES[description["loss"]]
     if quantizer is None and isinstance(description["quantizer"], Mapping):
         raise _missing("quantizer", description["quantizer"])
     plans = [BitPlan(name, precisions) for name, precisions in description["plans"].items()]

@@ -13,7 +13,7 @@ from pdqat.evidence import Entry, bound_entries, bound_tables, score_table
 from pdqat.lagrangian import Terms
 from pdqat.layers.trace import evaluating
 from pdqat.metric import Metric, MetricLike, metric_for
-from pdqat.task import Problem
+from pdqat.task import Problem, check_problem
 from pdqat.terminal import as_text
 
 
@@ -68,6 +68,7 @@ def evaluate(
         >>> list(measured.scores), [bound["name"] for bound in measured.constraints]
         (['full', '4-bit'], ['4-bit/output', '4-bit/layer/1'])
     """
+    check_problem(problem)
     device = next(problem.net.parameters()).device
     samples = largest = 0
     loss: Tensor | float = 0.0
@@ -88,7 +89,7 @@ def evaluate(
             for view, output in terms.outputs.items():
                 total = judged.total(output, target, size)
                 totals[view] = totals[view] + total if view in totals else total
-    if judged is None:
+    if judged is None or samples == 0:
         raise InputError("there is no batch to evaluate on")
     means = torch.as_tensor(distances) / samples
     return Evaluation(

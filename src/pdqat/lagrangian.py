@@ -82,11 +82,18 @@ class Lagrangian(nn.Module):
         layer_sample: float = 1.0,
     ) -> None:
         super().__init__()
+        if not isinstance(net, Network):
+            raise InputError(f"a Lagrangian is of a prepared network, not of a {type(net).__name__}; use pdqat.prepare")
+        if not callable(loss):
+            raise InputError(f"the loss must be a function of (output, target), not {loss!r}")
         self.net = net
         self.loss = loss
         self.constraints = tuple((OutputConstraint(), LayerConstraint()) if constraints is None else constraints)
         if not self.constraints:
             raise InputError("a Lagrangian needs at least one constraint; without any, train on the task loss itself")
+        for constraint in self.constraints:
+            if not isinstance(constraint, Constraint):
+                raise InputError(f"a constraint is a pdqat.Constraint, such as LayerConstraint(), not {constraint!r}")
         self.gradient = choice(Gradient, gradient, "gradient")
         if not 0 < layer_sample <= 1:
             raise InputError(f"layer_sample is the part of a batch, above 0 and at most 1, not {layer_sample}")

@@ -10,8 +10,12 @@ from torch import Tensor
 from pdqat.errors import InputError
 from pdqat.terminal import percent
 
-KEYS = ("epoch", "lr", "objective", "loss", "metric", "constraints", "plan", "bits_chosen_by")
-"""What an epoch's line of the metrics holds beside the scores, which stand under the metric's name."""
+KEYS = (
+    *("epoch", "lr", "objective", "loss", "metric", "constraints", "plan", "bits_chosen_by"),
+    *("method", "epochs", "chosen_epoch", "plans", "budget", "left_alone", "parameters", "seconds", "compiled"),
+    "versions",
+)
+"""What metrics and summary hold beside the scores, which stand under the metric's name."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,11 @@ def metric_for(
     if given is None:
         return ACCURACY if are_labels(output, target) else task_loss(loss)
     if given == "accuracy":
+        if not are_labels(output, target):
+            raise InputError(
+                "accuracy is for targets that are class labels, whole numbers for outputs with classes in dimension 1; "
+                "use metric='loss', or a Metric"
+            )
         return ACCURACY
     if given == "loss":
         return task_loss(loss)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pdqat.constraints import Bound
+from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian, Loss, Terms
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import precise
@@ -58,3 +59,9 @@ class TaskProblem(nn.Module):
 
 Problem = Lagrangian | TaskProblem
 """What can be trained, evaluated, ranked and planned for."""
+
+
+def check_problem(given: object) -> None:
+    """Raise InputError if it is none."""
+    if not isinstance(given, Problem):
+        raise InputError(f"a Lagrangian or a TaskProblem is needed, not a {type(given).__name__}")

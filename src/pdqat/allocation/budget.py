@@ -53,6 +53,8 @@ class Budget:
     @classmethod
     def parse(cls, text: str) -> "Budget":
         """Read "2.5 bits", "40 KB", "1 MiB", "0.5 GBOPs"."""
+        if not isinstance(text, str):
+            raise InputError(f"a budget is {BUDGET_FORM}, not {text!r}")
         match = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]+)\s*", text.lower())
         try:
             amount = float(match.group(1)) if match else math.nan

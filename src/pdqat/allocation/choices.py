@@ -14,6 +14,8 @@ Bits = str | int | Precision
 
 def candidates_in(bits: Iterable[Bits]) -> list[Precision]:
     """The precisions to choose from, each once."""
+    if isinstance(bits, str | int):
+        raise InputError(f"the precisions to choose from are a list, such as [2, 4, 8], not {bits!r}")
     precisions = list(dict.fromkeys(Precision.parse(text) for text in bits))
     if not precisions:
         raise InputError("there must be at least one precision to choose from, such as 1, 2, 4, 8")

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from pdqat.errors import InputError
 from pdqat.runs.folder import Run
 from pdqat.training.summary import summary_parts
 
@@ -23,7 +24,11 @@ def add_command(commands: Any) -> None:
 
 def show_summary(console: Console, summary: Mapping[str, Any], folder: str) -> None:
     """The tables at the end of a run."""
-    for part in summary_parts(summary):
+    try:
+        parts = summary_parts(summary)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
+        raise InputError(f"{folder}/summary.json is damaged: it holds no summary ({type(error).__name__})") from error
+    for part in parts:
         if isinstance(part, Table):
             console.print(part)
         else:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch.nn.functional as F
 from torch import nn
 
 from pdqat.config.own_code import is_own
@@ -24,7 +23,7 @@ from pdqat.training.state import with_state
 def load(
     folder: str | Path,
     model: nn.Module | None = None,
-    loss: Loss = F.cross_entropy,
+    loss: Loss | None = None,
     *,
     checkpoint: str = "best",
     quantizer: Scheme | None = None,
@@ -39,7 +38,7 @@ def load(
         folder: what `fit(..., out=folder)` or `pdqat train --out folder` made.
         model: a plain module of the kind that was trained, with any weights; it is prepared in place. Leave it out for
             a run of a built-in model.
-        loss: the task loss.
+        loss: the task loss, if it was not one of torch's functions, such as `F.cross_entropy`.
         checkpoint: "best", the chosen model, or "last".
         quantizer: the scheme, if it was an own one.
         constraints: all constraints, if one of them was of an own class.
@@ -50,7 +49,7 @@ def load(
         >>> def build():
         ...     return nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2))
         >>> x, y = torch.rand(64, 4), torch.arange(64) % 2
-        >>> problem = pdqat.Lagrangian(pdqat.prepare(build(), x, bits=4), F.cross_entropy)
+        >>> problem = pdqat.Lagrangian(pdqat.prepare(build(), x, bits=4), nn.functional.cross_entropy)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = pdqat.fit(problem, [(x, y)], validation=[(x, y)], epochs=1, out=f"{folder}/run", progress=False)
         ...     again = pdqat.load(f"{folder}/run", build())
@@ -73,6 +72,8 @@ def load(
         return Trained.open(run.path, checkpoint=checkpoint).problem
     if model is None:
         raise InputError(f"the run {folder} is of a model of own code: give a plain module of that kind as model")
+    file = run.best if checkpoint == "best" else run.last
+    state = load_checkpoint(file)  # before the model is touched
     problem = rebuild(
         run.problem(),
         model,
@@ -82,5 +83,8 @@ def load(
         constraints=constraints,
         duals=duals,
     )
-    file = run.best if checkpoint == "best" else run.last
-    return with_state(problem, load_checkpoint(file), f"the checkpoint {file}").eval()
+    try:
+        return with_state(problem, state, f"the checkpoint {file}").eval()
+    except InputError:
+        problem.net.restore()
+        raise

@@ -106,9 +106,15 @@ def _of_own_loaders(config: TrainConfig, given: Any, device: torch.device) -> Lo
     if config.dual_samples is not None:
         raise InputError("dual_samples draws from a data set of images, and --data names loaders of own code")
     torch.manual_seed(config.seed)  # a shuffling loader draws from torch's generator
-    inputs, _ = next(pairs(parts["train"]), (None, None))
+    inputs, target = next(pairs(parts["train"]), (None, None))
     if inputs is None:
         raise InputError(f"train of {config.data} is empty: it has no batch")
+    if not isinstance(target, Tensor) or target.is_floating_point() or target.is_complex():
+        kind = str(target.dtype) if isinstance(target, Tensor) else type(target).__name__
+        raise InputError(
+            f"{config.data} gives targets of type {kind}; the command line trains classifiers, by cross-entropy on "
+            "labels of type torch.int64: for any other loss use pdqat.fit"
+        )
     training = parts["train"]
     return Loaders(
         training,

@@ -10,7 +10,7 @@ from typing import Any
 from pdqat.config.continuing import name_the_same_layers, options_of, starting_point
 from pdqat.config.loaders import OWN_OPTIONS, Loaders, loaders_of
 from pdqat.config.old_keys import modern
-from pdqat.config.own_code import check_named_again, is_own, takes
+from pdqat.config.own_code import check_named_again, check_named_on_the_command_line, is_own, takes
 from pdqat.config.presets import config_of, resolve_config
 from pdqat.config.problem import problem_of
 from pdqat.config.train_config import TrainConfig
@@ -87,6 +87,9 @@ def stopped_run(path: Path, model: str | None = None, data: str | None = None) -
 def _options(given: Given) -> dict[str, Any]:
     """What --from, --config and --plan say, the later over the earlier."""
     file = modern(read_toml(given.config)) if given.config else {}
+    if given.config is not None:
+        for name in ("model", "data"):
+            check_named_on_the_command_line(name, file.get(name), given.flags.get(name), given.config)
     before: dict[str, Any] = {}
     start: dict[str, Any] = {}
     if given.source is not None:

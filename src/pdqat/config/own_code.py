@@ -44,6 +44,14 @@ def check_named_again(option: str, remembered: str, given: str | None, folder: P
         )
 
 
+def check_named_on_the_command_line(option: str, in_file: str | None, given: str | None, file: Path) -> None:
+    """Refuse to import what only a configuration file names: it may be a stranger's."""
+    if in_file is not None and is_own(in_file) and given is None:
+        raise InputError(
+            f"{file} names own code, and a file alone may not run code: name it again with --{option} {in_file}"
+        )
+
+
 def call_own(path: str, options: Mapping[str, Any]) -> Any:
     """Import a function and call it with those of the options that it takes by name."""
     function = _imported(path)
@@ -62,7 +70,7 @@ def call_own(path: str, options: Mapping[str, Any]) -> Any:
         return function(**arguments)
     except InputError:
         raise
-    except Exception as error:  # own code may raise anything
+    except (Exception, SystemExit) as error:  # own code may raise anything
         raise InputError(f"{path} failed with {type(error).__name__}: {error}") from error
 
 
@@ -92,7 +100,7 @@ def _imported(path: str) -> Callable[..., Any]:
         sys.path.insert(0, here)
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:  # own code may raise anything
+    except (Exception, SystemExit) as error:  # own code may raise anything
         reason = str(error) or type(error).__name__
         raise InputError(f"{path}: the module {module_name} can't be imported from {here}: {reason}") from error
     attribute: Any = module

@@ -1,13 +1,13 @@
 """Export: write a network's file, verify it in the runtimes that are here, and only then give it its name."""
 
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 from torch import Tensor, fx
 
+from pdqat.batches import Batches
 from pdqat.deployment.deployable import Deployable, on_cpu
 from pdqat.deployment.formats import Format, format_of, format_to_write
 from pdqat.deployment.report import ExportReport, describe
@@ -17,7 +17,6 @@ from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.precision import BitPlan
 
-Batches = Iterable[tuple[Any, Any]]
 Tell = Callable[[str], None]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from pdqat.batches import tensors_in
 from pdqat.errors import InputError
 from pdqat.layers.layer import LAYERS, PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
@@ -53,6 +54,13 @@ def prepare(
         raise InputError("the model is prepared already; restore() gives the plain module back")
     if any(isinstance(module, Rounding) for module in model.modules()):
         raise InputError("the model is in low precision already, as restore(plan=...) gave it; prepare the plain one")
+    for tensor in tensors_in(example):
+        if tensor.numel() == 0:
+            raise InputError(f"the example input is empty: it has a tensor of shape {tuple(tensor.shape)}")
+        if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
+            raise InputError(
+                "the example input has values that are not numbers or infinite; give a batch of real inputs"
+            )
     requested = list(bits) if isinstance(bits, Sequence) and not isinstance(bits, str) else [bits]
     rules = {pattern: Precision.parse(precision) for pattern, precision in (layers or {}).items()}
     swappable, left_alone = _swappable(model)

@@ -11,6 +11,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from pdqat.batches import plain
 from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.layers.transfer import plain_state
@@ -37,7 +38,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 def save_example(path: Path, example: Any) -> None:
     """An example input: tensors, alone or in tuples, lists and dictionaries."""
-    save_checkpoint(path, {"example": example})
+    save_checkpoint(path, {"example": plain(example)})
 
 
 def load_example(path: Path) -> Any:

@@ -19,7 +19,7 @@ from pdqat.sensitivity.gradient import first_order
 from pdqat.sensitivity.hessian import trace_times_error
 from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.ranking import RankedLayer, Ranking, relative_change, slack_in_tolerances
-from pdqat.task import Problem
+from pdqat.task import Problem, check_problem
 
 SAMPLES = 1000
 """So many held-out samples judge, unless told otherwise."""
@@ -104,6 +104,7 @@ def held_out(problem: Problem, batches: Batches, samples: int) -> list[tuple[Any
     """The first so many samples, where the problem's network is."""
     if samples < 1:
         raise InputError(f"samples must be a whole number from 1 upwards, not {samples!r}")
+    check_problem(problem)
     device = next(problem.net.parameters()).device
     kept = [(on_device(inputs, device), on_device(target, device)) for inputs, target in limited(batches, samples)]
     if not kept:

@@ -14,11 +14,12 @@ from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
 from pdqat.metric import are_labels
 from pdqat.precision import BitPlan
-from pdqat.task import Problem, TaskProblem
+from pdqat.task import Problem, TaskProblem, check_problem
 
 
 def plan_of(problem: Problem) -> BitPlan:
     """The one plan whose layers are ranked; raises InputError if there are several, or only full precision."""
+    check_problem(problem)
     if isinstance(problem, TaskProblem) and not problem.low:
         raise InputError("the problem trains full precision only; its layers have no low precision to rank")
     return problem.net.only_plan("rank its layers")

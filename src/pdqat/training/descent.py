@@ -43,6 +43,7 @@ class Descent:
         if scheduler is not None and not isinstance(scheduler, LRScheduler):
             scheduler = scheduler(self._optimizer)
         self._scheduler: LRScheduler | None = scheduler
+        self._check_parameters()
         self._scheduler_every = scheduler_every
         self._waiting = 0
         self._largest_batch = 0
@@ -58,6 +59,18 @@ class Descent:
             return optimizer
         parameters = self._problem.net.parameters()
         return torch.optim.Adam(parameters, self._settings.lr) if optimizer is None else optimizer(parameters)
+
+    def _check_parameters(self) -> None:
+        """An optimizer of other parameters, such as those of the problem before `under_plan`, would train nothing."""
+        own = set(self._problem.net.parameters())
+        held = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
+        if not held or not own.issuperset(held):
+            raise InputError(
+                "the optimizer holds parameters that are not the problem's; make it of problem.net.parameters(), or "
+                "give a function of parameters that makes it"
+            )
+        if self._scheduler is not None and getattr(self._scheduler, "optimizer", None) is not self._optimizer:
+            raise InputError("the scheduler is of another optimizer than the one that is given")
 
     def start_epoch(self, epoch: int) -> float:
         """Forget gradients that are left from elsewhere; returns the learning rate that the epoch starts with."""

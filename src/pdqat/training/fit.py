@@ -3,8 +3,11 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+import torch
 from rich.console import Console
 
 from pdqat.batches import Batches
@@ -128,8 +131,10 @@ def fit(
     if resume and out is None:
         raise InputError("resume continues the training in a run folder: name it with out")
     shown = [TrainingProgress(Console())] if progress else []
-    run = None if out is None else _run(problem, Path(out), resume)
+    description = _description(problem, settings, scheduler is not None)
+    run = None if out is None else _run(description, Path(out), resume)
     with ExitStack() as stack:
+        stack.enter_context(torch.random.fork_rng(devices=[]))  # epochs are seeded; what comes after fit is not
         if run is not None and resume:
             stack.enter_context(run.locked())
         trainer = Trainer(
@@ -147,38 +152,61 @@ def fit(
             store=None if run is None else FolderStore(run),
             callbacks=[*callbacks, *shown],
         )
+        if run is not None and resume:
+            run.summary_file.unlink(missing_ok=True)  # of a training that goes on there is none
         if run is not None and not resume:  # only now: what is refused leaves no folder behind
-            _create(run, problem)
+            stack.callback(_remove_unused, run)
+            _create(run, problem, description)
             stack.enter_context(run.locked())
         for display in shown:
             stack.enter_context(display)
         return trainer.train()
 
 
-def _run(problem: Problem, path: Path, resume: bool) -> Run:
+def _description(problem: Problem, settings: Settings, has_scheduler: bool) -> dict[str, Any]:
+    """What a training is, as a run folder remembers it."""
+    how = {key: value for key, value in asdict(settings).items() if key not in ("compile", "compile_fallback")}
+    training = {**how, "milestones": list(settings.milestones), "scheduler": has_scheduler}
+    plain: dict[str, Any] = json.loads(json.dumps({**describe(problem), "training": training}))
+    return plain
+
+
+def _run(description: dict[str, Any], path: Path, resume: bool) -> Run:
     """The run folder, which is there already if a training is to be resumed."""
     if resume:
         run = Run.open(path)
-        _check_same(problem, run)
+        _check_same(description, run)
         return run
     if path.exists():
         raise InputError(f"{path} exists; give another folder as out, or continue that training with resume=True")
     return Run(path)
 
 
-def _create(run: Run, problem: Problem) -> None:
-    description = describe(problem)
+def _create(run: Run, problem: Problem, description: dict[str, Any]) -> None:
     Run.create(run.path)
     save_example(run.example, problem.net.preparation.example)
     run.write_problem(description)
 
 
-def _check_same(problem: Problem, run: Run) -> None:
-    """Refuse to continue a training with another problem."""
-    stored, given = run.problem(), json.loads(json.dumps(describe(problem)))
-    different = next((key for key in {**stored, **given} if stored.get(key) != given.get(key)), None)
-    if different is not None:
-        raise InputError(
-            f"the run {run.path} is of another problem: its {different} is {stored.get(different)!r}, here it is "
-            f"{given.get(different)!r}"
-        )
+def _remove_unused(run: Run) -> None:
+    """A training that ended before its first epoch did leaves nothing to continue: no folder either."""
+    if run.last.exists() or run.best.exists() or not run.path.is_dir():
+        return
+    for name in (run.problem_file.name, run.example.name, run.metrics_file.name, ".lock"):
+        (run.path / name).unlink(missing_ok=True)
+    if not any(run.path.iterdir()):
+        run.path.rmdir()
+
+
+def _check_same(given: dict[str, Any], run: Run) -> None:
+    """Refuse to continue a training with another problem, or in another way; it may go on for more epochs."""
+    stored = run.problem()
+    for part, what in (("training", "training"), (None, "problem")):
+        before, now = (content.get(part, {}) if part else content for content in (stored, given))
+        names = [key for key in {**before, **now} if key not in ("training", "epochs")]
+        different = next((key for key in names if before.get(key) != now.get(key)), None)
+        if different is not None:
+            raise InputError(
+                f"the run {run.path} is of another {what}: its {different} is {before.get(different)!r}, here it is "
+                f"{now.get(different)!r}"
+            )

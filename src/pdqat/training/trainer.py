@@ -54,8 +54,9 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         method: str = "",
     ) -> None:
-        loaders = {"batches": batches, "validation": validation, "test": test, "slack_batches": slack_batches}
-        for name, loader in loaders.items():
+        check_repeatable(batches, "batches")
+        check_repeatable(validation, "validation")
+        for name, loader in (("test", test), ("slack_batches", slack_batches)):
             if loader is not None:
                 check_repeatable(loader, name)
         if replanning is not None and isinstance(optimizer, Optimizer):
@@ -84,6 +85,7 @@ class Trainer:
         self._method = method or _method_of(problem)
         self.epoch = 0
         self.seconds = 0.0
+        self._batches_done = 0
         self.best: dict[str, Any] = {"epoch": 0, "score": None}
         self.metrics: list[dict[str, Any]] = []
         checkpoint = self._store.last()
@@ -151,7 +153,7 @@ class Trainer:
         return replan.by
 
     def _train_epoch(self) -> dict[str, Any]:
-        every, steps = self.settings.dual_every, self._steps or 0
+        every, steps = self.settings.dual_every, self._steps
         seed_pass(self._batches, self.settings.epoch_seed(self.epoch))
         self.problem.train()
         rate = self._descent.start_epoch(self.epoch)
@@ -159,7 +161,7 @@ class Trainer:
         for step, (inputs, target) in enumerate(pairs(self._batches), start=1):
             done = (step - 1) / steps if steps else 0.0
             objectives.append(self._descent.step(inputs, target, self.epoch + done))
-            if every and (self.epoch * steps + step) % every == 0:
+            if every and (self._batches_done + step) % every == 0:
                 self._dual_step()
             if step % STEPS_BETWEEN_REPORTS == 0:
                 self._report(objectives)
@@ -170,6 +172,7 @@ class Trainer:
         self._descent.end_epoch()
         if not every:
             self._dual_step()
+        self._batches_done += len(objectives)
         self.epoch += 1
         measured = self._measure(self._validation)
         self._check_metric(measured.metric)
@@ -235,7 +238,8 @@ class Trainer:
         is_best = self._metric.is_better(score, self.best["score"])
         if is_best:
             self.best = {"epoch": self.epoch, "score": score}
-        self._store.save(self.metrics, self._state(), is_best, self._descent.state())
+        rest = {**self._descent.state(), "batches": self._batches_done}
+        self._store.save(self.metrics, self._state(), is_best, rest)
 
     def _state(self) -> dict[str, Any]:
         return {
@@ -261,6 +265,7 @@ class Trainer:
         try:
             self._descent.load(checkpoint)
             self.epoch, self.seconds, self.best = (checkpoint[key] for key in ("epoch", "seconds", "best"))
+            self._batches_done = checkpoint.get("batches", self.epoch * (self._steps or 0))
         except (*STRANGER_ERRORS, ValueError) as error:
             raise InputError(f"the checkpoint {self._store.where()} does not fit the training's optimizer") from error
         self.metrics = self._store.metrics(self.epoch)
