@@ -117,3 +117,10 @@ def test_what_ends_after_one_pass_is_refused() -> None:
             check_repeatable(once, "the training batches")
     with pytest.raises(InputError, match=r"must be an iterable of \(inputs, target\), such as a DataLoader, not 7"):
         check_repeatable(7, "the training batches")  # type: ignore[arg-type]
+
+
+def test_tensors_that_are_not_by_samples_stay_whole() -> None:
+    table = rows(5)
+    inputs, shared = first_rows((rows(4), table), 2)
+    assert len(inputs) == 2
+    assert shared is table

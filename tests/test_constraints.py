@@ -335,3 +335,12 @@ def test_a_block_may_take_a_named_tuple() -> None:
     lagrangian = Lagrangian(prepare(Model(), x), F.cross_entropy, [BlockConstraint(blocks=["pair"])])
     assert lagrangian(x, torch.tensor([0, 1, 0, 1])).isfinite()
     assert lagrangian.mean_distances().item() > 0
+
+
+@pytest.mark.parametrize("distance", ["kl", "cross-entropy"])
+@pytest.mark.parametrize("shape", [(4,), (4, 1)])
+def test_outputs_that_are_no_scores_of_classes_are_not_compared_as_such(distance: str, shape: tuple[int, ...]) -> None:
+    outputs = torch.rand(shape)
+    with pytest.raises(InputError, match=r"are no scores of classes.*use OutputConstraint\('squared'\)"):
+        OutputDistance(distance).between(outputs, outputs)
+    assert OutputDistance.SQUARED.between(outputs, outputs) == 0

@@ -91,6 +91,11 @@ def images(data_path=None):
 def once():
     return iter(load(16, 0)[0]), load(16, 0)[1]
 
+def numbers():
+    batches = [(x, x.sum(1, keepdim=True)) for x, _ in load(8, 0)[0]]
+    return batches, batches
+
+
 def empty():
     return [], load(16, 0)[1]
 
@@ -351,3 +356,16 @@ def test_a_failure_is_one_line_without_a_traceback(trained: Path) -> None:
     done = command(*TRAIN, "--model", "mynets:fails", *LOADERS, "--out", "failed", cwd=trained)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "pdqat: mynets:fails failed with RuntimeError: no network of width 1\n"
+
+
+def test_a_configuration_file_alone_runs_no_code(run: Run, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "config.toml names own code, and a file alone may not run code: name it again with --model mynets:build"
+    assert said in refusal(capsys, "train", "--config", run.config_file, "--out", here / "next")
+    assert not imported(here)
+    assert not (here / "next").exists()
+
+
+def test_targets_that_are_no_labels_are_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "mydata:numbers gives targets of type torch.float32; the command line trains classifiers"
+    assert said in refusal(capsys, "train", *MODEL, "--data", "mydata:numbers", "--out", here / "next")
+    assert not (here / "next").exists()

@@ -1,6 +1,7 @@
 """Bad input gets one sentence, and nothing that was there is touched."""
 
 import io
+import json
 import os
 import tarfile
 from pathlib import Path
@@ -197,3 +198,9 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_made(
     assert said.startswith("pdqat: device 'cuda' can't be used here (")
     assert said.endswith("); use another one, such as cpu\n")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("key", ["method", "seconds", "parameters", "chosen_epoch", "plans", "accuracy"])
+def test_a_summary_that_lacks_a_part_is_damaged(run: Run, key: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run.summary_file.write_text(json.dumps({name: part for name, part in run.summary().items() if name != key}))
+    assert "summary.json is damaged" in refusal(capsys, "show", run.path)

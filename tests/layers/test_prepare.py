@@ -319,3 +319,17 @@ def test_the_root_may_be_a_layer() -> None:
     with net.under("2-bit"):
         low = net(X)
     assert not torch.equal(low, net(X))
+
+
+@pytest.mark.parametrize(
+    ("example", "said"),
+    [
+        (torch.tensor([[1.0, float("nan")]]), "the example input has values that are not"),
+        (torch.empty(0, 2), r"the example input is empty: it has a tensor of shape \(0, 2\)"),
+    ],
+)
+def test_an_example_without_real_inputs_is_refused_and_the_model_stays_plain(example: Tensor, said: str) -> None:
+    model = nn.Sequential(nn.Linear(2, 4), nn.Linear(4, 4), nn.Linear(4, 2))
+    with pytest.raises(InputError, match=said):
+        prepare(model, example)
+    assert {type(layer) for layer in model} == {nn.Linear}

@@ -28,7 +28,7 @@ def refusal(problem: Any = None, **how: Any) -> str:
 def test_an_optimizer_of_the_parameters_before_a_change_of_plan_is_refused() -> None:
     problem = own_problem()
     optimizer = torch.optim.SGD(problem.net.parameters(), 0.1)
-    other = problem.under_plan(BitPlan("mixed", {"4": "4"}))
+    other = problem.under_plan(BitPlan.uniform("4", ["4"]))
     assert "the optimizer holds parameters that are not the problem's" in refusal(other, optimizer=optimizer)
     fitted(problem, optimizer=optimizer)
 

@@ -62,7 +62,7 @@ class Run:
         """An existing run folder, of the command line or of own code."""
         run = cls(path)
         if not run.config_file.is_file() and not run.problem_file.is_file():
-            raise InputError(f"{path} is not a run folder: it has no config.toml")
+            raise InputError(f"{path} is not a run folder: it has no config.toml and no problem.json")
         return run
 
     @contextmanager
