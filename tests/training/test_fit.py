@@ -338,7 +338,7 @@ SGD: Callable[..., torch.optim.Optimizer] = lambda parameters: torch.optim.SGD(p
             "bits that are chosen anew make new parameters: give the optimizer as a function",
         ),
         ({"epochs": 1, "replanning": Replanning("2 bits")}, "there must be an epoch before bits are chosen"),
-        ({"problem": nn.Linear(2, 2)}, "what is trained is a Lagrangian or a TaskProblem, not a Linear"),
+        ({"problem": nn.Linear(2, 2)}, "a Lagrangian or a TaskProblem is needed, not a Linear"),
         (
             {"problem": TaskProblem(own_problem().net, F.cross_entropy), "replanning": Replanning("2 bits")},
             "a budget is spent by the multipliers of layers: the problem has no layer constraints",

@@ -16,7 +16,7 @@ from pdqat.errors import InputError
 from pdqat.metric import MetricLike
 from pdqat.runs.checkpoints import save_example
 from pdqat.runs.folder import Run
-from pdqat.task import Problem
+from pdqat.task import Problem, check_problem
 from pdqat.training.callbacks import Callback
 from pdqat.training.descent import OptimizerLike, SchedulerLike
 from pdqat.training.history import History
@@ -125,9 +125,7 @@ def fit(
         compile=compile,
         compile_fallback=compile_fallback,
     )
-    given: object = problem
-    if not isinstance(given, Problem):
-        raise InputError(f"what is trained is a Lagrangian or a TaskProblem, not a {type(given).__name__}")
+    check_problem(problem)
     if resume and out is None:
         raise InputError("resume continues the training in a run folder: name it with out")
     shown = [TrainingProgress(Console())] if progress else []
