@@ -3,10 +3,12 @@
 Modules reach it through an attribute, never through a global or a closure, so a deep copy of the network gets its own.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from pdqat.precision import BitPlan
 
@@ -35,6 +37,9 @@ class ViewState:
         self.recorder: Recorder | None = None
         self.calibrating: frozenset[str] = frozenset()
         self.track_statistics = True
+        self.stand_in: Callable[[Any, Tensor], Tensor] | None = None
+        """What layers and norms return instead of computing, of themselves and their input: for following a graph in
+        which each of them is one operation."""
 
     @contextmanager
     def under(
