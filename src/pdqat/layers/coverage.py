@@ -32,7 +32,8 @@ class Coverage:
 
     def __str__(self) -> str:
         share = f"{percent(self.of_weights)} of the weights and {percent(self.of_operations)} of the operations"
-        lines = [f"{len(self.layers)} layers are quantised: {share}"]
+        count = f"{len(self.layers)} layers are" if len(self.layers) != 1 else "1 layer is"
+        lines = [f"{count} quantised: {share}"]
         if not self.left_alone:
             return lines[0]
         by_reason: dict[str, list[str]] = {}

@@ -130,12 +130,11 @@ class Network(nn.Module):
     def coverage(self) -> Coverage:
         """The share of the model's weights and operations that is quantised, and why the rest is not; print it."""
         sizes = layer_sizes(self, every=True)
-        of_plans = {
-            id(each) for module in self._aware() for each in (*module.views.parameters(), *module.sums.parameters())
-        }
-        own = sum(each.numel() for each in self.model.parameters() if id(each) not in of_plans)
+        added = {part for module in self._aware() for part in (*module.views.modules(), *module.sums.modules())}
+        plain = (module for module in self.model.modules() if module not in added)
+        own = {parameter: parameter.numel() for module in plain for parameter in module.parameters(recurse=False)}
         operations = sum(size.operations for size in sizes.values())
-        return Coverage({name: sizes[name] for name in self.layers}, own, operations, self.left_alone)
+        return Coverage({name: sizes[name] for name in self.layers}, sum(own.values()), operations, self.left_alone)
 
     def _aware(self) -> Iterator[PrecisionLayer | PrecisionNorm]:
         return (module for module in self.model.modules() if isinstance(module, PrecisionLayer | PrecisionNorm))

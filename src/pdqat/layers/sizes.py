@@ -8,8 +8,8 @@ from torch import Tensor
 
 from pdqat.batches import first_rows
 from pdqat.layers.layer import PrecisionLayer
+from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
-from pdqat.layers.trace import evaluating
 
 if TYPE_CHECKING:
     from pdqat.layers.network import Network

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from pdqat.batches import Batches, samples_in
 from pdqat.layers.layer import PrecisionLayer
-from pdqat.layers.trace import evaluating
+from pdqat.layers.modes import evaluating
 from pdqat.precision import FULL, BitPlan
 from pdqat.sensitivity.low_layers import (
     check_full_view,

@@ -15,8 +15,8 @@ from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Distance, Network
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
+from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
-from pdqat.layers.trace import evaluating
 from pdqat.precision import BitPlan
 from pdqat.task import Problem, TaskProblem, check_problem
 
