@@ -57,4 +57,4 @@ def test_distances_do_not_measure_dropout() -> None:
     torch.manual_seed(0)
     net = prepare(Dropping(), X, 8)
     problem = Lagrangian(net, F.cross_entropy, [BlockConstraint("relative", blocks=["block"])])
-    assert float(problem.terms(X, Y).distances) < 0.1
+    assert problem.terms(X, Y).distances.item() < 0.1
