@@ -40,9 +40,9 @@ from pdqat.allocation.measure import STATISTICS_BATCHES, estimate_statistics
 from pdqat.allocation.prices import predicted_costs
 from pdqat.allocation.program import cheapest_plan
 from pdqat.batches import Batches, pairs
-from pdqat.commands.arguments import count
 from pdqat.config.trained import Trained
 from pdqat.disk import write_atomically
+from pdqat.flags.arguments import count
 from pdqat.layers.sizes import layer_sizes
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.show import seeds_to_show

@@ -117,6 +117,18 @@ def test_a_history() -> None:
     assert lines[-1].startswith(f"pdqat, model of epoch {epoch} of 2, {history.summary['parameters']:,} parameters, ")
 
 
+@pytest.mark.parametrize("by", ["dual", "hessian"])
+def test_a_ranking_fits_the_columns_that_there_are(
+    given: dict[str, Small], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    ranking = rank(given["perceptron"].problem, given["perceptron"].batches, by=by)
+    words = sorted(set(str(ranking).split()))
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = lines_of(ranking)
+    assert max(map(len, lines)) <= 60
+    assert [word for word in words if word not in str(ranking)] == [word for word in words if set(word) == {"─"}]
+
+
 def test_long_names_are_shown_in_full() -> None:
     name = "encoder_of_the_left_half_of_the_input_sequence_and_its_attention"
     model = nn.Sequential(OrderedDict({"stem": nn.Linear(4, 4), name: nn.Linear(4, 4), "head": nn.Linear(4, 2)}))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from pdqat.allocation.budget import Budget
+from pdqat.allocation.budget import Budget, Unit
 from pdqat.allocation.choices import CANDIDATES, Bits
 from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.program import Solution, cheapest_plan
@@ -53,6 +53,8 @@ class Allocation:
         if self.offer.by == "distances":
             lines.append("no multiplier is above 0: all layers have the same price, and distances decide")
         lines += [f"predicted cost {solution.cost:.4g}, using {solution.used} of {self.budget}"]
+        if self.budget.unit is Unit.PERCENT:
+            lines.append("per cent of what the weights of these layers take in float32, 32 bits each")
         if solution.next_budget is not None:
             better = f"the next better plan costs {solution.next_cost:.4g}"
             lines.append(f"{better} and takes {solution.next_budget.rounded_up()}")
@@ -78,7 +80,8 @@ def allocate(
     Args:
         problem: a trained Lagrangian, or a TaskProblem, with one plan.
         batches: held-out samples to measure distances on: any iterable of (inputs, target).
-        budget: what the plan may use: "2.5 bits" on average, "40 KB", "0.5 GBOPs".
+        budget: what the plan may use: "2.5 bits" on average, "12.5 %" of the layers' weights in float32, "40 KB",
+            "0.5 GBOPs".
         bits: the precisions to choose from.
         by: the ranking that sets the prices, a name of `pdqat.sensitivity.RANKINGS`.
         pin: precision by layer name or pattern that is not to be chosen.
