@@ -55,8 +55,12 @@ def test_an_allocation(given: dict[str, Small]) -> None:
     made = given["perceptron"]
     allocation = allocate(made.problem, made.batches, "2.5 bits", pin={"3": "w1a8"})
     lines = lines_of(allocation)
-    assert lines[0].split() == ["layer", "was", "bits", "weights"]
-    assert row_of(lines, "3") == ["3", "2", "w1a8", "120"]
+    assert lines[0].split() == ["layer", "was", "bits", "weights", "price", "if", "lowered"]
+    prices = allocation.offer.prices
+    mean = sum(price.within for price in prices.values()) / len(prices)
+    marked = f"{mean:.2g}*" if prices["3"].within < mean else f"{prices['3'].within:.2g}"
+    assert row_of(lines, "3") == ["3", "2", "w1a8", "120", f"{prices['3'].within:.2g}", marked]
+    assert "*: the mean multiplier, for bits that take the layer out of its tolerance" in lines
     for layer in ("6", "9"):
         assert row_of(lines, layer)[1:3] == ["2", str(allocation.precisions[layer])]
     solution = allocation.solution
@@ -64,6 +68,13 @@ def test_an_allocation(given: dict[str, Small]) -> None:
     assert solution.next_budget is not None
     next_better = f"the next better plan costs {solution.next_cost:.4g} and takes {solution.next_budget.rounded_up()}"
     assert next_better in lines
+
+
+def test_an_allocation_by_another_ranking_has_one_price_a_layer(given: dict[str, Small]) -> None:
+    made = given["perceptron"]
+    lines = lines_of(allocate(made.problem, made.batches, "2.5 bits", by="hessian"))
+    assert lines[0].split() == ["layer", "was", "bits", "weights", "price"]
+    assert not any("*" in line for line in lines)
 
 
 def test_the_best_allocation_names_no_better_one(given: dict[str, Small]) -> None:

@@ -26,7 +26,7 @@ from pdqat import (
     models,
     prepare,
 )
-from pdqat.allocation.prices import predicted_costs
+from pdqat.allocation.prices import predict
 from pdqat.cli import main
 from pdqat.config.new_run import Given, new_run
 from pdqat.config.presets import config_of
@@ -104,7 +104,7 @@ def test_the_plan_is_the_cheapest_by_the_multipliers_or_where_all_are_zero_by_di
         for bound in problem.bounds[1:]
     }
     candidates = [Precision(bits, bits) for bits in (1, 2, 4, 8)]
-    costs = predicted_costs(problem, list(made.batches), scores, True, dict.fromkeys(scores, candidates))
+    costs = predict(problem, list(made.batches), scores, True, dict.fromkeys(scores, candidates)).costs
     fitting = [
         sum(costs[layer][precision] for layer, precision in zip(costs, plan, strict=True))
         for plan in itertools.product(candidates, repeat=3)
