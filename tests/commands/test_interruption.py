@@ -2,6 +2,7 @@
 
 import shlex
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from pdqat.cli import main
 from pdqat.runs.folder import Run
 
 STOPPED = """
-import os
+import signal
 from pathlib import Path
 import torch
 from torch import nn
@@ -21,7 +22,7 @@ class Batches:
             if Path("signal").exists() and Path("my run/last.pt").exists():
                 number = int(Path("signal").read_text())
                 Path("signal").unlink()
-                os.kill(os.getpid(), number)
+                signal.raise_signal(number)
             yield torch.ones(8, 4), torch.arange(8) % 2
 
 def load():
@@ -30,6 +31,14 @@ def load():
 def build():
     return nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2))
 """
+
+
+@pytest.fixture(autouse=True)
+def _interrupts_are_heeded() -> Iterator[None]:
+    """Also where the tests run in the background, which ignores them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
