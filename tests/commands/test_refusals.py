@@ -16,10 +16,10 @@ from pdqat.runs.folder import Run
 
 
 def test_bad_input_is_one_line_without_a_traceback(tmp_path: Path) -> None:
-    done = pdqat("train", "--bits", "9", "--out", tmp_path / "run")
+    done = pdqat("train", "--bitz", "9", "--out", tmp_path / "run")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("pdqat: bits must hold precisions")
+    assert done.stderr.startswith("pdqat: unknown option --bitz; did you mean --bits?")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
