@@ -23,7 +23,7 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal  # neighbours share fixtures, and no worker ends long before the other
 
 test-processors: setup
 	$(BIN)/python tests/processors.py -n 2 $(COMPUTING)
