@@ -81,7 +81,7 @@ def test_packed_weights_take_the_space_of_their_bits(bits: str, part: float) -> 
     module = residual(bits).frozen.module
     products = [operation for operation in module.modules() if isinstance(operation, IntegerProduct)]
     weights = sum(operation.weight.numel() for operation in products)
-    sizes = [len(to_onnx(module, images(), pack).SerializeToString()) for pack in (False, True)]
+    sizes = [len(to_onnx(module, (images(),), pack).SerializeToString()) for pack in (False, True)]
     unpacking = 120 * len(products) * 10
     assert weights * (1 - part) - unpacking < sizes[0] - sizes[1] < weights * (1 - part)
 
@@ -108,7 +108,7 @@ def test_a_function_that_onnx_does_not_get_is_named() -> None:
 
     net = trained_like(prepare(Odd(4, 1, 1), images(), 2), 0)
     with pytest.raises(InputError, match=r"the function .* can't be written to ONNX"):
-        to_onnx(frozen(net).module, images())
+        to_onnx(frozen(net).module, (images(),))
 
 
 @pytest.mark.parametrize(("width", "kernels"), [(4, 0), (8, 3), (12, 0)])
@@ -127,7 +127,7 @@ def test_the_binary_kernel_is_used_where_it_is_right(tmp_path: Path, width: int,
 
 def test_modules_without_effect_and_in_place_functions_are_written() -> None:
     layers = [nn.Conv2d(3, 4, 3), nn.Identity(), nn.ReLU6(inplace=True), nn.Dropout(), nn.Conv2d(4, 4, 3), nn.ReLU()]
-    model = to_onnx(fx.symbolic_trace(nn.Sequential(*layers).eval()), images())
+    model = to_onnx(fx.symbolic_trace(nn.Sequential(*layers).eval()), (images(),))
     assert [node.op_type for node in model.graph.node] == ["Conv", "Clip", "Conv", "Relu", "Identity"]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from deployed_networks import Own, images, labelled, simulated, small_preresnet, small_resnet, trained_like
 from pdqat import Network, prepare
+from pdqat.deployment.deployable import Deployable
 from pdqat.deployment.export import export
 from pdqat.deployment.formats.qonnx_file import to_qonnx
 from pdqat.deployment.formats.quant_form import form_of_codes
@@ -27,7 +28,7 @@ MIXED = {"stages.0.0.conv0": "full", "stages.1.0.conv0": "4", "stages.1.0.shortc
 
 
 def written(net: Network, example: Tensor) -> onnx.ModelProto:
-    return to_qonnx(net, next(iter(net.plans.values())), example)
+    return to_qonnx(Deployable.of(net, None, example))
 
 
 def with_outputs(model: onnx.ModelProto, names: list[str]) -> onnx.ModelProto:
@@ -41,7 +42,7 @@ def run(model: onnx.ModelProto, folder: Path, x: Tensor) -> dict[str, np.ndarray
     pytest.importorskip("onnxruntime")
     path = folder / "functions.onnx"
     path.write_bytes(model.SerializeToString())
-    return dict(load("onnxruntime", path).run(x.numpy()))
+    return dict(load("onnxruntime", path).run({"input": x.numpy()}))
 
 
 def check_outputs(net: Network, folder: Path, x: Tensor) -> None:

@@ -201,10 +201,10 @@ def test_both_models_lie_between_the_ends_from_the_image_on(
     net = trained_like(prepare(Own(*shape, 3), images(), bits, quantizer=quantizer), seed)
     model, x = deployable(net), images(6)
     with torch.no_grad():
-        known = SimulatedSpans(model.net, model.plan, model.most_off).run(x)
+        known = SimulatedSpans(model.followed.module, model.plan, model.most_off).run(x)
         assert known.holds(model.simulated(x)).all()
         assert known.holds(model.frozen.module(x)).all()
-        own = SimulatedSpans(model.net, model.plan).run(x)
+        own = SimulatedSpans(model.followed.module, model.plan).run(x)
         assert own.holds(model.simulated(x)).all()
         double = copy.deepcopy(model.net).double()
         with double.under(model.plan):

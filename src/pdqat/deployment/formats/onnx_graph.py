@@ -12,9 +12,8 @@ from pdqat.deployment.formats.onnx_parts import Shapes, convolution_attributes, 
 from pdqat.deployment.formats.onnx_pooling import FUNCTIONS as POOL_FUNCTIONS
 from pdqat.deployment.formats.onnx_pooling import POOLS, pooling
 from pdqat.deployment.integer.assembly import OWN_NAME
-from pdqat.deployment.integer.graph import function_of_numbers, is_without_effect
+from pdqat.deployment.integer.graph import OUTPUT, function_of_numbers, is_without_effect
 from pdqat.deployment.integer.operations import Clip, ScaleShift
-from pdqat.deployment.runtimes import OUTPUT
 from pdqat.errors import InputError
 
 OPSET, IR_VERSION = 21, 10
@@ -57,12 +56,12 @@ class GraphWriter:
         **dict.fromkeys(POOL_FUNCTIONS, "_pooled"),
     }
 
-    def __init__(self, module: fx.GraphModule, example: Tensor) -> None:
+    def __init__(self, module: fx.GraphModule, example: tuple[Tensor, ...]) -> None:
         self._module = module
         self._modules = dict(module.named_modules())
         self._own_names = {str(node.target): node.meta.get(OWN_NAME, str(node.target)) for node in module.graph.nodes}
         """Of modules, as the model calls them: for messages."""
-        self._example = example
+        (self._example,) = example
         self._nodes: list[Any] = []
         self._constants: dict[tuple[Any, ...], Any] = {}
         """By what they hold: equal ones are stored once."""

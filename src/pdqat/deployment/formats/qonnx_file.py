@@ -11,29 +11,28 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pdqat.deployment.deployable import Deployable
 from pdqat.deployment.formats.onnx_file import read_onnx
 from pdqat.deployment.formats.onnx_graph import GraphWriter
 from pdqat.deployment.formats.onnx_parts import convolution_attributes
 from pdqat.deployment.formats.quant_form import Form, form_of_codes, form_of_weights
 from pdqat.deployment.integer.graph import (
+    SHAPE,
     Codes,
     check_padding,
     codes_of,
     convolution,
+    function_name,
     function_of_numbers,
-    traced,
 )
 from pdqat.deployment.witness import QuantizedTensor
 from pdqat.errors import InputError
-from pdqat.layers import Network
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS, Summand
-from pdqat.layers.trace import evaluating
 from pdqat.precision import BitPlan
 from pdqat.quantizers import Quantizer
 
@@ -46,33 +45,31 @@ except ImportError as error:
 DOMAIN = "qonnx.custom_op.general"
 
 
-def to_qonnx(net: Network, plan: BitPlan, example: Tensor) -> "onnx.ModelProto":
-    """The network under the plan, for inputs of the example's shape; what can't be written is an InputError."""
-    model, _ = _written(net, plan, example)
-    for described in (*model.graph.input, *model.graph.output):
-        described.type.tensor_type.shape.dim[0].dim_value = len(example)  # the tools want a size, not the name of one
-    return model
+def to_qonnx(model: Deployable) -> "onnx.ModelProto":
+    """The network under its plan, for one sample of the example's shape; what can't be written is an InputError."""
+    file, _ = _written(model)
+    for described in (*file.graph.input, *file.graph.output):
+        described.type.tensor_type.shape.dim[0].dim_value = 1  # the tools want a size, not the name of one
+    return file
 
 
 def with_codes(
-    path: Path, net: Network, plan: BitPlan, example: Tensor
+    path: Path, model: Deployable
 ) -> tuple["onnx.ModelProto", list[QuantizedTensor], list[QuantizedTensor]]:
     """A file with what its Quant nodes make of activations as outputs too, and which those are: read and added."""
-    model = read_onnx(path)
-    wanted, writer = _written(net, plan, example)
-    if [node.op_type for node in model.graph.node] != [node.op_type for node in wanted.graph.node]:
+    file = read_onnx(path)
+    wanted, writer = _written(model)
+    if [node.op_type for node in file.graph.node] != [node.op_type for node in wanted.graph.node]:
         raise InputError(f"{path} was not exported from this network under this plan: its operations are others")
     for name in dict.fromkeys(tensor.output for tensor in (*writer.read, *writer.added)):
-        model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-    return model, writer.read, writer.added
+        file.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+    return file, writer.read, writer.added
 
 
 @torch.no_grad()
-def _written(net: Network, plan: BitPlan, example: Tensor) -> tuple["onnx.ModelProto", "_QonnxWriter"]:
-    with evaluating(net), net.under(plan):
-        module = fx.GraphModule(net.model, traced(net.model))
-        ShapeProp(module).propagate(example)
-        writer = _QonnxWriter(module, example, plan)
+def _written(model: Deployable) -> tuple["onnx.ModelProto", "_QonnxWriter"]:
+    with model.net.under(model.plan):
+        writer = _QonnxWriter(model.followed.module, model.read_example, model.plan)
         return writer.model(), writer
 
 
@@ -80,7 +77,7 @@ class _QonnxWriter(GraphWriter):
     DOMAINS = (("", 13), (DOMAIN, 1))
     IR = 7
 
-    def __init__(self, module: fx.GraphModule, example: Tensor, plan: BitPlan) -> None:
+    def __init__(self, module: fx.GraphModule, example: tuple[Tensor, ...], plan: BitPlan) -> None:
         super().__init__(module, example)
         self._plan = plan
         self._quantized: dict[tuple[Any, ...], str] = {}
@@ -102,7 +99,7 @@ class _QonnxWriter(GraphWriter):
                 return self._layer(name, module, given[0])
             if isinstance(module, PrecisionNorm):
                 return self._precision_norm(name, module, given[0])
-        elif node.target in (torch.mean, "mean"):
+        elif function_name(node) == "mean":
             return self._mean(node, given)
         return super()._write(node)
 
@@ -192,7 +189,7 @@ class _QonnxWriter(GraphWriter):
 
     def _mean(self, node: fx.Node, given: list[str]) -> str:
         """Over all pixels a pooling, which tools know; else ReduceMean as this opset has it."""
-        rank = len(node.all_input_nodes[0].meta["tensor_meta"].shape)
+        rank = len(node.all_input_nodes[0].meta[SHAPE])
         dims: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
         keep = bool(node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False))
         axes = sorted(dim % rank for dim in ([dims] if isinstance(dims, int) else dims or range(rank)))

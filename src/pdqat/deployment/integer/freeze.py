@@ -1,6 +1,6 @@
 """Freeze: a network under its plan becomes a module of integer operations.
 
-The model's graph is followed with torch.fx. What lies between one quantised layer's integer sums and the codes of the
+The model's graph has been followed (`pdqat.deployment.following`). What lies between one quantised layer's integer sums and the codes of the
 next (scale, norm, clip, rounding) is folded into one requantisation; so is what lies between a residual sum and the
 codes read from it. Layers in full precision, and what is neither quantised nor read by a quantised layer, stay real.
 """
@@ -17,6 +17,7 @@ from pdqat.deployment.integer.assembly import Assembly
 from pdqat.deployment.integer.folding import LARGEST_WEIGHT
 from pdqat.deployment.integer.frozen import Frozen
 from pdqat.deployment.integer.graph import (
+    SHAPE,
     Codes,
     check_padding,
     codes_of,
@@ -24,50 +25,46 @@ from pdqat.deployment.integer.graph import (
     is_addition,
     is_without_effect,
     padding_of,
-    traced,
 )
 from pdqat.deployment.integer.operations import ToReal
-from pdqat.deployment.integer.values import EXACT_BITS, SIGNED_BELOW, Product, Real, Value, Whole, through
+from pdqat.deployment.integer.values import EXACT_BITS, SIGNED_BELOW, Product, Real, Through, Value, Whole, through
 from pdqat.errors import InputError
-from pdqat.layers import Network
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS
-from pdqat.layers.trace import evaluating
 from pdqat.precision import BitPlan
 from pdqat.quantizers import Quantizer
 
 
-def freeze(net: Network, plan: BitPlan) -> Frozen:
-    """The network under the plan, in evaluation mode; what can't be frozen is an InputError that names it."""
-    return _Freezer(net, plan).frozen()
+def freeze(followed: fx.GraphModule, plan: BitPlan) -> Frozen:
+    """A followed network under the plan, in evaluation mode; what can't be frozen is an InputError that names it."""
+    return _Freezer(followed, plan).frozen()
 
 
 class _Freezer:
-    def __init__(self, net: Network, plan: BitPlan) -> None:
-        self._net, self._plan = net, plan
-        self._modules = dict(net.model.named_modules())
+    def __init__(self, followed: fx.GraphModule, plan: BitPlan) -> None:
+        self._followed, self._plan = followed, plan
+        self._modules = dict(followed.named_modules())
         self._values: dict[fx.Node, Any] = {}
         self._made = Assembly()
-        bits = [count for name in net.layers for count in (plan[name].weight, plan[name].activation)]
-        self._promised = min((count for count in bits if count is not None), default=EXACT_BITS + 1) <= EXACT_BITS
+        lowest = plan.lowest_bits_in()
+        self._promised = lowest is not None and lowest <= EXACT_BITS
         self._real_layers: list[str] = []
         self._reads: list[tuple[str, str]] = []
         self._adds: list[tuple[str, str]] = []
 
     @torch.no_grad()
     def frozen(self) -> Frozen:
-        with evaluating(self._net):
-            for node in traced(self._net.model).nodes:
-                self._values[node] = self._visit(node)
+        for node in self._followed.graph.nodes:
+            self._values[node] = self._visit(node)
         return Frozen(self._made.module(), self._made.folded, self._real_layers, self._reads, self._adds)
 
     def _visit(self, node: fx.Node) -> Any:
         if node.op == "placeholder":
             return Real(self._made.graph.placeholder(node.name))
         if node.op == "output":
-            return self._made.graph.output(self._made.real(self._values[node.args[0]]))  # type: ignore[index]
+            return self._made.graph.output(fx.map_arg(node.args[0], lambda made: self._made.real(self._values[made])))
         if node.op == "get_attr":
             return self._attribute(node)
         if node.op == "call_module":
@@ -75,7 +72,7 @@ class _Freezer:
             if isinstance(module, PrecisionLayer):
                 return self._layer(str(node.target), module, self._value(node, 0))
             if isinstance(module, PrecisionNorm):
-                return self._norm(str(node.target), module, self._value(node, 0))
+                return self._norm(node, module, self._value(node, 0))
         if is_without_effect(node, self._modules):
             return self._value(node, 0)
         function = function_of_numbers(node, self._modules)
@@ -91,7 +88,7 @@ class _Freezer:
         return value
 
     def _attribute(self, node: fx.Node) -> Real:
-        return self._made.constant(operator.attrgetter(str(node.target))(self._net.model))
+        return self._made.constant(operator.attrgetter(str(node.target))(self._followed))
 
     def _layer(self, name: str, layer: PrecisionLayer, given: Value) -> Value:
         precision = self._plan[name]
@@ -154,11 +151,14 @@ class _Freezer:
             ends.amax(0).sum(1),
         )
 
-    def _norm(self, name: str, norm: PrecisionNorm, given: Value) -> Value:
-        view = norm.views[self._plan.name]
+    def _norm(self, node: fx.Node, norm: PrecisionNorm, given: Value) -> Value:
+        name, view = str(node.target), norm.views[self._plan.name]
         assert isinstance(view, _BatchNorm)
         if view.running_mean is None:
             raise InputError(f"norm {name} can't be exported: it keeps no running statistics")
+        base = given.base if isinstance(given, Through) else given
+        if isinstance(base, Product) and base.weight.dim() == 2 and len(node.meta[SHAPE]) > 2:
+            given = Real(self._made.real(given))  # the norm's channels are not the layer's, which stand last
         return self._summand(name, norm, through(given, copy.deepcopy(view).eval()))
 
     def _summand(self, name: str, module: PrecisionLayer | PrecisionNorm, value: Value) -> Value:

@@ -1,86 +1,101 @@
-"""What all writers read off a network: its graph, the functions of single numbers in it, its quantisers' codes."""
+"""What all writers read off a graph: its functions of single numbers, its additions, its quantisers' codes."""
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
 from pdqat.deployment.integer.operations import SUMMAND_ZERO, Clip
 from pdqat.errors import InputError
-from pdqat.layers.layer import PrecisionLayer
-from pdqat.layers.norm import PrecisionNorm
 from pdqat.quantizers import DoReFaActivation, Quantizer
 
+OUTPUT = "output"
+"""What a file calls its only output, or the one that the network is compared by."""
+SHAPE = "shape"
+"""Where a node keeps the shape of what it makes of an example."""
 WITHOUT_EFFECT = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 """In evaluation."""
-DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d)
+DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout")
 
 
-class _Tracer(fx.Tracer):
-    """Keeps layers and norms in one piece."""
+def output_names(graph: fx.Graph) -> list[str]:
+    """What a file of the graph calls its outputs."""
+    made = graph.output_node().args[0]
+    return list(made) if isinstance(made, dict) else [OUTPUT]
 
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, PrecisionLayer | PrecisionNorm) or super().is_leaf_module(m, module_qualified_name)
+
+def function_name(node: fx.Node) -> str:
+    """Of a function or method that is called; an operation of ATen has its function's name, whatever its overload."""
+    if node.op == "call_method":
+        return str(node.target)
+    named = node.target.overloadpacket if isinstance(node.target, torch._ops.OpOverload) else node.target
+    return str(getattr(named, "__name__", ""))
 
 
-def traced(model: nn.Module) -> fx.Graph:
-    """The model's graph, with layers and norms as calls of modules, and its one input."""
-    try:
-        graph = _Tracer().trace(model)
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"can't follow the model's graph: {reason}") from error
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    for node in inputs:
-        if not node.users:
-            graph.erase_node(node)
-    read = [str(node.target) for node in inputs if node.users]
-    if len(read) > 1:
-        raise InputError(f"a model with several inputs can't be exported: it also reads {read[1]}")
-    return graph
+def changes_in_place(node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
+    """Whether a call writes its result into what it is given."""
+    if node.op == "call_module":
+        return bool(getattr(modules[str(node.target)], "inplace", False))
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = function_name(node)
+    in_place = name in _OPERATORS_IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+    return in_place or bool(node.kwargs.get("inplace", False))
+
+
+_OPERATORS_IN_PLACE = {"iadd", "isub", "imul", "itruediv", "ifloordiv", "ipow", "setitem"}
 
 
 def is_without_effect(node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
     """Whether a call gives back what it is given, in evaluation."""
     if node.op == "call_module":
         return isinstance(modules.get(str(node.target)), WITHOUT_EFFECT)
-    if node.op == "call_function" and node.target in DROPOUTS:
+    if node.op == "call_function" and function_name(node) in DROPOUTS:
         return not node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True)
     return node.op == "call_method" and node.target == "contiguous"
 
 
 def function_of_numbers(node: fx.Node, modules: Mapping[str, nn.Module]) -> Clip | None:
     """ReLU and clips, as modules and as functions."""
-    module = modules.get(str(node.target)) if node.op == "call_module" else None
-    if node.op == "call_module" and not isinstance(module, nn.ReLU | nn.Hardtanh):
+    if node.op == "call_module":
+        module = modules.get(str(node.target))
+        if isinstance(module, nn.Hardtanh):  # and ReLU6
+            return Clip(module.min_val, module.max_val)
+        return Clip(0.0, None) if isinstance(module, nn.ReLU) else None
+    if node.op not in ("call_function", "call_method"):
         return None
-    if getattr(module, "inplace", False) or str(node.target) in ("relu_", "clamp_"):
-        _check_only_user(node)
-    if isinstance(module, nn.ReLU) or node.target in (torch.relu, F.relu, "relu", "relu_"):
+    name = function_name(node).rstrip("_")
+    if name == "relu":
         return Clip(0.0, None)
-    if isinstance(module, nn.Hardtanh):  # and ReLU6
-        return Clip(module.min_val, module.max_val)
-    if node.target in (torch.clamp, torch.clip, "clamp", "clip", "clamp_"):
-        limits = dict(zip(("min", "max"), node.args[1:], strict=False)) | node.kwargs
-        ends = [limits.get(name) for name in ("min", "max")]
-        if all(end is None or isinstance(end, int | float) for end in ends):
-            return Clip(*(None if end is None else float(end) for end in ends))  # type: ignore[arg-type]
-    return None
+    if name == "relu6":
+        return Clip(0.0, 6.0)
+    if name not in _LIMITS:
+        return None
+    given = dict(zip(_LIMITS[name], node.args[1:], strict=False)) | node.kwargs
+    defaults = (-1.0, 1.0) if name == "hardtanh" else (None, None)
+    ends = [given.get(end, given.get(f"{end}_val", usual)) for end, usual in zip(("min", "max"), defaults, strict=True)]
+    if not all(end is None or isinstance(end, int | float) for end in ends):
+        return None
+    return Clip(*(None if end is None else float(end) for end in ends))  # type: ignore[arg-type]
 
 
-def _check_only_user(node: fx.Node) -> None:
-    if len(node.all_input_nodes[0].users) > 1:
-        raise InputError(f"{node.target} changes its input in place, which others read too: it can't be exported")
+_LIMITS = {
+    "clamp": ("min", "max"),
+    "clip": ("min", "max"),
+    "clamp_min": ("min",),
+    "clamp_max": ("max",),
+    "hardtanh": ("min_val", "max_val"),
+}
+"""What functions call their limits."""
 
 
 def is_addition(node: fx.Node) -> bool:
     """Of two terms, in any of torch's forms."""
-    plain = len(node.args) == 2 and not node.kwargs and node.op != "call_module"
-    return plain and node.target in (operator.add, operator.iadd, torch.add, "add", "add_")
+    if node.op not in ("call_function", "call_method") or len(node.args) != 2 or node.kwargs:
+        return False
+    return function_name(node) in ("add", "iadd", "add_")
 
 
 @dataclass

@@ -20,9 +20,11 @@ def rounded(values: Tensor, low: int, high: int) -> Tensor:
     return torch.round(values).clamp(low, high).to(torch.int32)
 
 
-def per_channel(vector: Tensor, like: Tensor) -> Tensor:
-    """A number for each channel, shaped to meet a tensor whose dimension 1 is the channels."""
-    return vector.view(1, -1, *[1] * (like.dim() - 2))
+def per_channel(vector: Tensor, like: Tensor, dim: int = 1) -> Tensor:
+    """A number for each channel, shaped to meet a tensor that has its channels in a dimension."""
+    shape = [1] * like.dim()
+    shape[dim] = -1
+    return vector.view(shape)
 
 
 class IntegerProduct(nn.Module):
@@ -37,6 +39,11 @@ class IntegerProduct(nn.Module):
         """Stride, padding, dilation and groups; empty for a linear layer."""
         self.signed = signed
         """Whether a file stores the weights as signed bytes."""
+
+    @property
+    def channel_dim(self) -> int:
+        """Which dimension of the output is its channels: the last one of a linear layer's."""
+        return -1 if self.weight.dim() == 2 else 1
 
     def accumulate(self, codes: Tensor) -> Tensor:
         """The sums of products, whole numbers in float64."""
@@ -87,8 +94,8 @@ class RequantizedProduct(IntegerProduct):
 
     def requantize(self, total: Tensor) -> Tensor:
         """The codes of sums of products."""
-        total = (total + per_channel(self.offset, total)).float() * per_channel(self.multiplier, total)
-        return rounded(total, self.low, self.high)
+        offset, multiplier = (per_channel(vector, total, self.channel_dim) for vector in (self.offset, self.multiplier))
+        return rounded((total + offset).float() * multiplier, self.low, self.high)
 
 
 class ProductSums(IntegerProduct):
@@ -113,7 +120,8 @@ class RealProduct(IntegerProduct):
     def forward(self, codes: Tensor) -> Tensor:
         """The output in float32."""
         total = self.accumulate(codes).float()
-        return total * per_channel(self.scale, total) + per_channel(self.bias, total)
+        scale, bias = (per_channel(vector, total, self.channel_dim) for vector in (self.scale, self.bias))
+        return total * scale + bias
 
 
 class SumsToCodes(nn.Module):
@@ -138,6 +146,7 @@ class SumsToCodes(nn.Module):
         low: int,
         high: int,
         is_summand: bool,
+        channel_dim: int = 1,
     ) -> None:
         super().__init__()
         self.register_buffer("scale", scale)
@@ -146,11 +155,12 @@ class SumsToCodes(nn.Module):
         self.register_buffer("most_off", most_off)
         self.above, self.low, self.high = above, low, high
         self.is_summand = is_summand
+        self.channel_dim = channel_dim
 
     def forward(self, sums: Tensor) -> Tensor:
         """The codes that the next layer reads."""
-        line = (sums + self.above).float() * per_channel(self.scale, sums) + per_channel(self.shift, sums)
-        return rounded(line, self.low, self.high)
+        scale, shift = (per_channel(vector, sums, self.channel_dim) for vector in (self.scale, self.shift))
+        return rounded((sums + self.above).float() * scale + shift, self.low, self.high)
 
 
 class ToCodes(nn.Module):
