@@ -45,6 +45,7 @@ class OnnxRuntime:
         except Exception as error:  # its exceptions share no base class
             raise InputError(f"onnxruntime can't load {path}: {reason(error)}") from error
         self.inputs = [described.name for described in self._session.get_inputs()]
+        _check_any(self.inputs, path)
         self._outputs = [described.name for described in self._session.get_outputs()]
 
     def run(self, inputs: Arrays) -> Arrays:
@@ -70,6 +71,7 @@ class OpenVino:
         self._settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
         self._compiled: dict[int | None, Any] = {}
         self._model = read_model(self._core, path)
+        _check_any(self._model.inputs, path)
         try:
             self.inputs = [described.get_any_name() for described in self._model.inputs]
             self._fixed = all(described.get_partial_shape().is_static for described in self._model.inputs)
@@ -175,6 +177,11 @@ def reason(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if not line.startswith(("Exception from", "Check '"))]
     return next(iter(told or lines), type(error).__name__)
+
+
+def _check_any(inputs: Sequence[Any], path: Path) -> None:
+    if not inputs:
+        raise InputError(f"{path} has 0 inputs; a model that was exported here has one or more")
 
 
 def _check_names(own: Sequence[str], given: Iterable[str]) -> None:
