@@ -234,7 +234,7 @@ class ChannelConstraint(ActivationConstraint):
         """The layers whose weights are quantised, with their channels."""
         layers = net.layers
         names = [name for name in plan.low_layers if plan[name].weight is not None]
-        return [Place(name, plan[name].weight, layers[name].weight.shape[0]) for name in names]
+        return [Place(name, plan[name].weight, layers[name].channels) for name in names]
 
 
 @final

@@ -24,7 +24,6 @@ from pdqat.errors import InputError
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import precise
 from pdqat.layers.recorder import Recorder
-from pdqat.layers.trace import call_model
 from pdqat.layers.transfer import completed, with_plan
 from pdqat.precision import Plan
 
@@ -169,14 +168,14 @@ class Lagrangian(nn.Module):
 
     def terms(self, inputs: Any, target: Any) -> Terms:
         """The parts, for a batch: one forward in full precision and one under each plan."""
-        full = precise(call_model(self.net, inputs))
+        full = precise(self.net.call(inputs))
         loss = self.loss(full, target)
         outputs: dict[str, Tensor] = {"full": full}
         distances: list[Tensor] = []
         for name, plan in self.net.plans.items():
             recorder = Recorder(self._requests[name], self.layer_sample if self.training else 1.0)
             with self.net.under(plan, self.gradient, recorder):
-                low = outputs[name] = precise(call_model(self.net, inputs))
+                low = outputs[name] = precise(self.net.call(inputs))
             for constraint, bounds in self._resolved[name]:
                 distances += constraint.distances(bounds, full, low, recorder)
         return Terms(loss, torch.cat(distances), outputs)

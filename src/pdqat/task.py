@@ -10,7 +10,6 @@ from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian, Loss, Terms
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import precise
-from pdqat.layers.trace import call_model
 from pdqat.layers.transfer import with_plan
 from pdqat.precision import Plan
 
@@ -42,7 +41,7 @@ class TaskProblem(nn.Module):
         outputs: dict[str, Tensor] = {}
         for name, plan in self.net.plans.items() if self.low else [("full", None)]:
             with self.net.under(plan, Gradient.STRAIGHT_THROUGH):
-                outputs[name] = precise(call_model(self.net, inputs))
+                outputs[name] = precise(self.net.call(inputs))
         loss = torch.stack([self.loss(output, target) for output in outputs.values()]).sum()
         return Terms(loss, loss.new_zeros(0), outputs)
 

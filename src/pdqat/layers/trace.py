@@ -1,10 +1,12 @@
 """What one forward of the plain model on an example tells: order of the layers, and where their outputs go.
 
 The way of a tensor is read off autograd's graph, so any module that runs can be traced, whatever its control flow.
+Layers are first that read no other layer's output, and last that no other layer reads: by what they are for, rather
+than by the order of their calls, so that all projections of a first attention and all heads of a detector are such.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +16,8 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from pdqat.errors import InputError
+from pdqat.layers.interface import Interface
+from pdqat.layers.own_forward import OPERATIONS, Call, Operation, WatchOperations
 
 
 @dataclass
@@ -26,9 +30,22 @@ class Trace:
     """Layer to the batch norm that its output enters, directly or through additions."""
     readers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Layer or norm to the layers that read its output, directly or through functions of one tensor."""
+    first: set[str] = field(default_factory=set)
+    """Layers that read no other layer's output."""
+    last: set[str] = field(default_factory=set)
+    """Layers whose output reaches the model's, and no other layer."""
+    without_effect: set[str] = field(default_factory=set)
+    """Layers whose output never reaches the tensor that is compared."""
+    operations: dict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
+    """Layer with a forward of its own to the different operations that it ends in."""
+    strays: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Module to torch's functions that it calls on weights itself, such as F.linear, outside of any layer."""
     streams: list[frozenset[str]] = field(default_factory=list)
     """Layers and norms whose outputs are added up, directly or behind ReLU, clip at 0 and 1 or maximum pooling: those
     of one set add into the same sums. Sums with other terms are left out."""
+
+    output_shape: tuple[int, ...] = ()
+    """Of the tensor that is compared, for the example."""
 
     @property
     def layers(self) -> list[str]:
@@ -36,8 +53,24 @@ class Trace:
         return list(dict.fromkeys(self.calls))
 
 
-def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str, nn.Module], example: Any) -> Trace:
-    """Run `model` once, in evaluation mode and with its state untouched, and watch its layers and norms."""
+def trace(
+    model: nn.Module,
+    layers: Mapping[str, nn.Module],
+    norms: Mapping[str, nn.Module],
+    interface: Interface,
+    example: Any,
+    own_forward: Collection[str] = (),
+) -> Trace:
+    """Run `model` once, in evaluation mode and with its state untouched, and watch its layers and norms.
+
+    Args:
+        model: the plain module.
+        layers: what to watch, by name.
+        norms: the batch norms among its modules, by name.
+        interface: how the model is called.
+        example: a batch of inputs.
+        own_forward: layers that are watched at the operation that their forward ends in, not at their own output.
+    """
     result, made, ends = Trace(), dict[Any, _Call](), list[Any]()
     calls: list[_Call] = []
     at_a_norm: set[int] = set()
@@ -48,44 +81,96 @@ def trace(model: nn.Module, layers: Mapping[str, nn.Module], norms: Mapping[str,
         if source is not None:
             result.readers[source.name].add(name)
         result.calls.append(name)
-        calls.append(_Call(len(calls), name))
+        calls.append(_Call(len(calls), name, reads=_sources(given.grad_fn, made)))
         made[output.grad_fn] = calls[-1]
 
     def after_norm(name: str, given: Tensor, output: Tensor) -> None:
         ends.append(given.grad_fn)
         terms = [call for call in _added_into(given.grad_fn, made) if call.name in layers]
-        calls.append(_Call(len(calls), name, tuple(term for term in terms if term.number not in at_a_norm)))
+        entering = tuple(term for term in terms if term.number not in at_a_norm)
+        calls.append(_Call(len(calls), name, entering, _sources(given.grad_fn, made)))
         at_a_norm.update(term.number for term in terms)
         made[output.grad_fn] = calls[-1]
 
-    with _watched(layers, after_layer), _watched(norms, after_norm), _differentiable(model):
+    running: list[str] = []
+
+    def after_operation(call: Call, output: Tensor) -> None:
+        inside = running[-1] if running else ""
+        layer = layers.get(inside)
+        if layer is None or layer.weight.shape != call.weight.shape:
+            result.strays[inside].add(OPERATIONS[call.operation.function])
+        elif inside in own_forward:
+            if call.operation not in result.operations[inside]:
+                result.operations[inside].append(call.operation)
+            after_layer(inside, call.input, output)
+
+    at_output = {name: layer for name, layer in layers.items() if name not in own_forward}
+    with (
+        _watched(at_output, after_layer),
+        _watched(norms, after_norm),
+        _running(model, running),
+        WatchOperations(after_operation),
+        _differentiable(model),
+    ):
+        args, kwargs = interface.arguments(example)
         try:
-            output = call_model(model, example)
+            returned = model(*args, **kwargs)
         except Exception as error:
             raise InputError(f"the model can't process the example input ({describe(example)}): {error}") from error
-    if not isinstance(output, Tensor):
-        raise InputError(f"the model returns a {type(output).__name__}; wrap it in a module that returns one tensor")
+    output = interface.compared(returned)
     result.norm_after = _settled(calls)
     result.streams = _streams([*ends, output.grad_fn], made)
+    _mark_ends(result, calls, [call for call in calls if call.name in layers], _sources(output.grad_fn, made))
+    result.output_shape = tuple(output.shape)
     return result
-
-
-def call_model(model: nn.Module, inputs: Any) -> Any:
-    """Call with a tuple as positional arguments, a mapping as keyword arguments, anything else as the one argument."""
-    if isinstance(inputs, tuple | list):
-        return model(*inputs)
-    if isinstance(inputs, Mapping):
-        return model(**inputs)
-    return model(inputs)
 
 
 def describe(example: Any) -> str:
     """The shape of an example, for messages."""
     if isinstance(example, Tensor):
         return f"shape {tuple(example.shape)}"
+    if isinstance(example, Mapping):
+        return ", ".join(f"{name}: {describe(part)}" for name, part in example.items())
     if isinstance(example, tuple | list):
         return ", ".join(describe(part) for part in example)
     return type(example).__name__
+
+
+def _mark_ends(result: Trace, calls: "list[_Call]", of_layers: "list[_Call]", reaching: "set[_Call]") -> None:
+    """Sort layers by what their calls read and what reads them, directly or through norms."""
+    behind_norms: dict[_Call, set[_Call]] = {}
+    layers = set(of_layers)
+    for call in calls:  # in order, so that what a call reads is known
+        sources = set[_Call]()
+        for source in call.reads:
+            sources |= {source} if source in layers else behind_norms[source]
+        behind_norms[call] = sources
+    has_effect = set[_Call]()
+    waiting = list(reaching)
+    while waiting:
+        call = waiting.pop()
+        if call not in has_effect:
+            has_effect.add(call)
+            waiting.extend(call.reads)
+    read = set().union(*(behind_norms[call] for call in of_layers if call in has_effect))
+    result.first = {call.name for call in of_layers if not behind_norms[call]}
+    result.last = {call.name for call in of_layers if call in has_effect and call not in read}
+    result.without_effect = {call.name for call in of_layers} - {call.name for call in of_layers if call in has_effect}
+
+
+def _sources(node: Any, made: "Mapping[Any, _Call]") -> "set[_Call]":
+    """The calls from which a tensor was made, without a call in between."""
+    nodes, seen, sources = [node], set(), set[_Call]()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node in made:
+            sources.add(made[node])
+        else:
+            nodes.extend(parent for parent, _ in node.next_functions)
+    return sources
 
 
 @dataclass(frozen=True)
@@ -95,6 +180,8 @@ class _Call:
     number: int
     name: str
     entering: tuple["_Call", ...] = ()
+    reads: set["_Call"] = field(default_factory=set, compare=False)
+    """The calls whose outputs it reads, without a call in between."""
 
 
 def _settled(calls: list[_Call]) -> dict[str, str]:
@@ -197,6 +284,24 @@ def _watched(modules: Mapping[str, nn.Module], watch: Any) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+@contextmanager
+def _running(model: nn.Module, names: list[str]) -> Iterator[None]:
+    """Keep the names of the modules that are being computed, the innermost last."""
+    handles: list[RemovableHandle] = []
+    for name, module in model.named_modules():
+        handles.append(module.register_forward_pre_hook(lambda *_, name=name: names.append(name)))
+        handles.append(module.register_forward_hook(lambda *_: _drop_last(names), always_call=True))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _drop_last(names: list[str]) -> None:
+    names.pop()
 
 
 @contextmanager
