@@ -192,7 +192,7 @@ class _QonnxWriter(GraphWriter):
 
     def _mean(self, node: fx.Node, given: list[str]) -> str:
         """Over all pixels a pooling, which tools know; else ReduceMean as this opset has it."""
-        rank = len(node.all_input_nodes[0].meta["tensor_meta"].shape)
+        rank = self._values[node.all_input_nodes[0]].dims
         dims: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
         keep = bool(node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False))
         axes = sorted(dim % rank for dim in ([dims] if isinstance(dims, int) else dims or range(rank)))
