@@ -10,11 +10,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat import Network, prepare
 from pdqat.deployment.deployable import Deployable
-from pdqat.deployment.following.calls import INPUT
 from pdqat.deployment.following.follow import follow
 from pdqat.deployment.integer.freeze import freeze
 from pdqat.deployment.integer.frozen import Frozen
-from pdqat.deployment.integer.graph import OUTPUT
+from pdqat.deployment.integer.names import INPUT, OUTPUT
 from pdqat.deployment.verify import Opened, Verified, verify
 from pdqat.deployment.witness import ReferenceCodes
 from pdqat.models.preresnet import PreResNet

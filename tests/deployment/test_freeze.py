@@ -71,7 +71,7 @@ def test_own_networks_of_any_bits_and_shapes(
 
 
 def test_eight_bit_weights_that_need_nine_are_named() -> None:
-    net = prepare(small_preresnet(), images(), "8")
+    net = prepare(small_preresnet(), images(), "8", quantizer="dorefa")
     with pytest.raises(InputError, match=r"layer stages.0.0.conv0 can't be exported: its 8-bit weights reach 255"):
         frozen(net)
 

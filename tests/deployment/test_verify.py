@@ -13,9 +13,8 @@ from pdqat import InputError, prepare
 from pdqat.deployment.agreement import LayerAgreement
 from pdqat.deployment.bounds.reference import code_makers
 from pdqat.deployment.deployable import Deployable
-from pdqat.deployment.following.calls import INPUT
 from pdqat.deployment.integer.frozen import Frozen
-from pdqat.deployment.integer.graph import OUTPUT
+from pdqat.deployment.integer.names import INPUT, OUTPUT
 from pdqat.deployment.verify import Opened, Verified, verify
 from pdqat.deployment.witness import CodesSession
 

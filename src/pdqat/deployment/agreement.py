@@ -13,7 +13,6 @@ from pdqat.layers import Network
 from pdqat.layers.distances import precise
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
-from pdqat.layers.trace import call_model
 from pdqat.precision import BitPlan
 
 
@@ -81,5 +80,5 @@ def codes_read(net: Network, plan: BitPlan, layers: set[str], inputs: Any) -> Ma
                     with_kwargs=True,
                 )
             )
-        call_model(net.model, inputs)
+        net.call(inputs)
     return codes

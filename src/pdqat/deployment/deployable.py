@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from pdqat.batches import each_tensor, samples_in
-from pdqat.deployment.following.calls import on_cpu
-from pdqat.deployment.following.follow import Followed, follow, outputs_of
+from pdqat.deployment.following.calls import inputs_of, outputs_of
+from pdqat.deployment.following.follow import Followed, follow
 from pdqat.deployment.integer.freeze import freeze
 from pdqat.deployment.integer.frozen import ByLayer, Frozen, PerChannel
-from pdqat.deployment.integer.graph import OUTPUT
+from pdqat.deployment.integer.names import OUTPUT
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.precision import BitPlan
@@ -58,7 +58,7 @@ class Deployable:
         name = plan.name if isinstance(plan, BitPlan) else next(iter(net.plans)) if plan is None else plan
         with net.under(plan if plan is not None else name):  # says what is wrong with it
             known = net.plans[name]
-        return cls(copy.deepcopy(net).float().cpu().eval(), known, on_cpu(example))
+        return cls(copy.deepcopy(net).float().cpu().eval(), known, inputs_of(net, example))
 
     @cached_property
     def followed(self) -> Followed:
@@ -82,7 +82,7 @@ class Deployable:
 
     def samples(self, inputs: Any) -> Samples:
         """A batch's inputs."""
-        inputs = on_cpu(inputs)
+        inputs = inputs_of(self.net, inputs)
         return Samples(inputs, self.followed.read(inputs))
 
     @torch.no_grad()

@@ -8,8 +8,9 @@ from typing import Any
 
 from pdqat.batches import Batches
 from pdqat.deployment.deployable import Deployable
-from pdqat.deployment.following.calls import on_cpu
+from pdqat.deployment.following.calls import inputs_of
 from pdqat.deployment.following.follow import follow
+from pdqat.deployment.integer.layers import in_full_precision
 from pdqat.deployment.formats import Format, format_of, format_to_write
 from pdqat.deployment.report import ExportReport, describe
 from pdqat.deployment.verify import Verified, verify
@@ -107,10 +108,9 @@ def write_float(net: Network, path: str | Path, example: Any) -> None:
     """The full-precision view as a float32 ONNX file, to compare with."""
     from pdqat.deployment.formats.onnx_file import to_onnx
 
-    plain, inputs = copy.deepcopy(net).float().cpu().eval(), on_cpu(example)
-    followed = follow(plain, inputs)
-    plain.restore(bake=True)  # in place: the graph's own layers are plain ones now
-    file = to_onnx(followed.module, tuple(followed.read(inputs).values()))
+    inputs = inputs_of(net, example)
+    followed = follow(copy.deepcopy(net).float().cpu().eval(), inputs)
+    file = to_onnx(in_full_precision(followed.module), tuple(followed.read(inputs).values()))
     write_atomically(Path(path), file.SerializeToString())
 
 

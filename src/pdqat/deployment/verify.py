@@ -29,7 +29,7 @@ from pdqat.deployment.bounds.simulated import SimulatedSpans
 from pdqat.deployment.bounds.span import Span, within_both
 from pdqat.deployment.choices import Choices, class_dim, compare_choices
 from pdqat.deployment.deployable import Deployable, Samples
-from pdqat.deployment.integer.graph import OUTPUT
+from pdqat.deployment.integer.names import OUTPUT
 from pdqat.deployment.runtimes import Session, outputs_of
 from pdqat.deployment.witness import Seen, Witness
 from pdqat.errors import InputError

@@ -17,6 +17,7 @@ from pdqat.deployment.bounds.span import SINGLE, Span, line
 from pdqat.deployment.integer.operations import (
     SUMMAND_ZERO,
     IntegerProduct,
+    LookUp,
     ProductSums,
     RealProduct,
     RequantizedProduct,
@@ -101,6 +102,8 @@ class ReferenceSpans(RealSpans):
             sums = _sums(operation, args[0])
             scale, bias = _meeting(sums, operation, operation.scale, operation.bias)
             return line(sums, scale, bias, bias.abs())
+        if isinstance(operation, LookUp):
+            return Span.of(operation(args[0])).rounded()
         if isinstance(operation, ToReal):
             return args[0].through(lambda end: end * operation.step).rounded()
         if not isinstance(operation, CODE_MAKERS):

@@ -18,6 +18,7 @@ from pdqat.deployment.bounds.real import RealSpans, normalized
 from pdqat.deployment.bounds.reference import OTHER_MODEL, Compared, shape
 from pdqat.deployment.bounds.span import SINGLE, Span, product
 from pdqat.deployment.integer.frozen import ByLayer, LayerCodes, PerChannel
+from pdqat.deployment.integer.layers import layer_or_norm
 from pdqat.errors import InputError
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
@@ -53,22 +54,24 @@ class SimulatedSpans(RealSpans):
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A layer, a norm, or anything else."""
-        module = self.fetch_attr(str(target))
-        if not isinstance(module, PrecisionLayer | PrecisionNorm):
+        module = layer_or_norm(self.fetch_attr(str(target)))
+        if module is None:
             return super().call_module(target, args, kwargs)
         span = args[0] if args else kwargs["input"]
         result = self._layer(module, span) if isinstance(module, PrecisionLayer) else self._norm(module, span)
         return self._summand(module, module.name, result)
 
-    def _layer(self, layer: PrecisionLayer, span: Span) -> Span:
+    def _layer(self, layer: PrecisionLayer, span: Span | Tensor) -> Span:
         precision, weight = self._plan[layer.name], layer.full_weight()
         if precision.weight is not None or precision.activation is not None:
             view = layer.views[self._plan.name]
             assert isinstance(view, LayerQuantizers)
             if precision.weight is not None:
-                weight = view.weight.quantize(layer.weight, precision.weight)
+                weight = view.weight.quantize(layer.rows, precision.weight)
             if precision.activation is not None:
                 span = self._read.through(layer.name, span, view.activation, precision.activation)
+        if isinstance(span, Tensor):  # indices, of which rows are looked up
+            return Span.of(layer._operate(span, weight, None))
         return product(span, weight, layer.bias, layer._operate)
 
     def _norm(self, norm: PrecisionNorm, span: Span) -> Span:

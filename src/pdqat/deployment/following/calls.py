@@ -1,32 +1,39 @@
 """Calls: the tensors that go into a model and come out of it, each with a name."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pdqat.batches import each_tensor, samples_in
-from pdqat.deployment.integer.graph import OUTPUT
+from pdqat.deployment.integer.names import INPUT, OUTPUT
 from pdqat.errors import InputError
+from pdqat.layers import Network
+from pdqat.layers.interface import Calling, named_tensors
 
-INPUT = "input"
-"""What a file calls its only input."""
 
+def inputs_of(net: Network, given: Any) -> Any:
+    """A batch's inputs as files read them and as the network is called with them.
 
-def on_cpu(inputs: Any) -> Any:
-    """Inputs of a network as files read them: a tensor, or a tuple or dictionary of them, all of as many samples.
-
-    Real numbers are float32, whole ones int64.
+    They are a tensor, or a tuple or dictionary of tensors, all of as many samples. Real numbers become float32, whole
+    ones int64.
     """
-    if isinstance(inputs, tuple | list):
-        inputs = tuple(inputs) if len(inputs) != 1 else inputs[0]
+    example, calling = net.preparation.example, net.preparation.interface.calling
+    inputs = tuple(given) if isinstance(given, list) else given
+    if calling is Calling.POSITIONS and isinstance(inputs, Tensor):
+        inputs = (inputs,)
+    elif isinstance(example, Tensor) and isinstance(inputs, tuple) and len(inputs) == 1:
+        (inputs,) = inputs
     parts = tensors_of(inputs)
     stranger = next((part for part in parts if not isinstance(part, Tensor) or part.dim() == 0), None)
     if stranger is not None or not parts:
-        given = "a single number" if isinstance(stranger, Tensor) else f"a {type(stranger or inputs).__name__}"
-        raise InputError(f"a file reads tensors of samples, not {given}")
+        what = "a single number" if isinstance(stranger, Tensor) else f"a {type(stranger or inputs).__name__}"
+        raise InputError(f"a file reads tensors of samples, not {what}")
+    if isinstance(inputs, Mapping) is not isinstance(example, Mapping):
+        names = "by name" if isinstance(example, Mapping) else "without names"
+        raise InputError(f"the network was prepared with inputs {names}; it can't read a {type(given).__name__}")
     if len({len(part) for part in parts}) > 1:
         counts = ", ".join(str(len(part)) for part in parts)
         raise InputError(f"the inputs of a file must have as many samples each, not {counts}")
@@ -59,35 +66,32 @@ def of_two_or_more(inputs: Any) -> Any:
     return each_tensor(inputs, lambda part: part.repeat_interleave(2, 0)) if samples_in(inputs) == 1 else inputs
 
 
-def input_names(model: nn.Module, inputs: Any) -> list[str]:
+def input_names(net: Network, inputs: Any) -> list[str]:
     """What the model calls the tensors that it is given."""
     if isinstance(inputs, Mapping):
         return [str(name) for name in inputs]
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    own = [name for name, given in inspect.signature(model.forward).parameters.items() if given.kind in kinds]
+    own = [name for name, given in inspect.signature(net.model.forward).parameters.items() if given.kind in kinds]
+    args, _ = net.preparation.interface.arguments(inputs)
     count = len(tensors_of(inputs))
-    return own[:count] if len(own) >= count else [f"{INPUT}_{index}" for index in range(count)]
+    if len(args) == count and len(own) >= count:
+        return own[:count]
+    return [f"{INPUT}_{place}" for place in range(count)]
 
 
-def named_outputs(made: Any, choose: Callable[[Any], Tensor]) -> dict[str, Tensor]:
-    """The tensors at the top of what a model returns: the chosen one as `output`, others by key or as `output_1`, ...
+def outputs_of(net: Network, inputs: Any) -> dict[str, Tensor]:
+    """What the network makes under its current view, by the names of a file's outputs.
 
-    What is no tensor, such as a cache, is not among them.
+    They are the tensors at the top of what the model returns: the one that is compared is `output`, others have their
+    keys or are `output_1`, ... What is no tensor, such as a cache, is not among them.
     """
-    chosen = choose(made)
-    parts = made.items() if isinstance(made, Mapping) else enumerate(made) if isinstance(made, tuple | list) else ()
+    interface = net.preparation.interface
+    args, kwargs = interface.arguments(inputs)
+    returned = net.model(*args, **kwargs)
+    compared = interface.compared(returned)
     others = {
         key if isinstance(key, str) and key != OUTPUT else f"{OUTPUT}_{key}": part
-        for key, part in parts
-        if isinstance(part, Tensor) and part.dim() and part is not chosen
+        for key, part in named_tensors(returned).items()
+        if part.dim() and part is not compared
     }
-    return {OUTPUT: chosen, **others}
-
-
-def first_tensor(made: Any) -> Tensor:
-    """What a model returns, or the first tensor in it."""
-    parts = made.values() if isinstance(made, Mapping) else made if isinstance(made, tuple | list) else [made]
-    found = next((part for part in parts if isinstance(part, Tensor)), None)
-    if found is None:
-        raise InputError(f"the model returns a {type(made).__name__} without a tensor: it can't be exported")
-    return found
+    return {OUTPUT: compared, **others}

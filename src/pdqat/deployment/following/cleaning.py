@@ -2,23 +2,27 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
-from pdqat.deployment.integer.graph import function_name, is_without_effect
+from pdqat.deployment.integer.functions import function_name, raw_name
+from pdqat.deployment.integer.graph import is_without_effect
 
 CHECKS = {
     *("_assert", "_assert_async", "_assert_scalar", "_assert_tensor_metadata"),
     *("sym_constrain_range", "sym_constrain_range_for_size"),
 }
 """They make nothing."""
-COPIES = {"alias", "clone", "contiguous", "detach", "detach_", "lift_fresh", "lift_fresh_copy"}
+COPIES = {"alias", "clone", "contiguous", "detach", "lift_fresh", "lift_fresh_copy"}
 """They give back what they are given."""
-CONVERSIONS = {"to", "_to_copy", "type_as", "float"}
+CONVERSIONS = {"to", "to_copy", "type_as"}
+VIEWS = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}
+"""They ask for memory in order, which is not kept where copies are left out."""
 
 
 def is_left_out(node: fx.Node) -> bool:
     """Whether an operation of a program only checks something."""
-    return node.op == "call_function" and function_name(node) in CHECKS
+    return node.op == "call_function" and raw_name(node) in CHECKS
 
 
 def cleaned(module: fx.GraphModule) -> fx.GraphModule:
@@ -28,6 +32,8 @@ def cleaned(module: fx.GraphModule) -> fx.GraphModule:
         if node.op == "call_function" and _gives_back(node):
             node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
             graph.erase_node(node)
+        elif node.target in VIEWS:
+            node.target = torch.ops.aten.reshape.default
     graph.eliminate_dead_code(is_impure_node=lambda node: node.op in ("placeholder", "output"))
     _fold(module)
     for node in [node for node in graph.nodes if node.op == "placeholder" and not node.users]:

@@ -7,20 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from pdqat.deployment.following.calls import (
-    INPUT,
-    first_tensor,
-    input_names,
-    named_outputs,
-    of_two_or_more,
-    on_cpu,
-    tensors_of,
-)
+from pdqat.deployment.following.calls import input_names, inputs_of, of_two_or_more, tensors_of
 from pdqat.deployment.following.program import program_of
 from pdqat.deployment.following.symbolic import symbolic_graph
-from pdqat.deployment.integer.graph import SHAPE
+from pdqat.deployment.integer.names import INPUT, SHAPE
 from pdqat.layers import Network
-from pdqat.layers.trace import call_model, evaluating
+from pdqat.layers.trace import evaluating
 
 
 @dataclass(frozen=True)
@@ -47,22 +39,15 @@ def follow(net: Network, example: Any) -> Followed:
 
     example     inputs as the model takes them: all sizes but the number of samples are those of the example
     """
-    inputs = of_two_or_more(on_cpu(example))
-    given = input_names(net.model, inputs)
+    inputs = of_two_or_more(inputs_of(net, example))
+    given, tensors = input_names(net, inputs), tensors_of(inputs)
     with evaluating(net), net.under(None):
-        graph = symbolic_graph(net.model, given)
-        module = program_of(net, inputs, first_tensor, given) if graph is None else fx.GraphModule(net.model, graph)
+        module = symbolic_graph(net.model, given) or program_of(net, inputs, given)
         placeholders = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
         places = [given.index(name) for name in placeholders]
-        tensors = tensors_of(inputs)
         _Shapes(module).run(*(tensors[place] for place in places))
     names = [INPUT] if len(placeholders) == 1 else placeholders
     return Followed(module, dict(zip(names, places, strict=True)))
-
-
-def outputs_of(net: Network, inputs: Any) -> dict[str, Tensor]:
-    """What the network makes under its current view, by the names of a file's outputs."""
-    return named_outputs(call_model(net.model, inputs), first_tensor)
 
 
 class _Shapes(fx.Interpreter):

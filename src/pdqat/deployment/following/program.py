@@ -1,22 +1,22 @@
 """Programs: what torch.export sees of a forward, as a graph in which every layer and norm is one call of its module."""
 
-import operator
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.export.graph_signature import InputKind, OutputKind
 
-from pdqat.deployment.following.calls import like, named_outputs, tensors_of
+from pdqat.deployment.following.calls import like, outputs_of, tensors_of
 from pdqat.deployment.following.cleaning import cleaned, is_left_out
-from pdqat.deployment.integer.assembly import OWN_NAME
+from pdqat.deployment.integer.layers import Operation
+from pdqat.deployment.integer.names import OWN_NAME
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.layer import PrecisionLayer
-from pdqat.layers.trace import call_model
+from pdqat.layers.norm import PrecisionNorm
+from pdqat.layers.own_forward import OwnForward
 
 PREFIX = "net.model."
 """Of the model's names in a program."""
@@ -36,25 +36,25 @@ def _(input: Tensor, made: Tensor, name: str) -> Tensor:  # noqa: A002
 class _Called(nn.Module):
     """A network called with its inputs one by one, which returns the tensors of its output one by one."""
 
-    def __init__(self, net: Network, inputs: Any, choose: Callable[[Any], Tensor], names: list[str]) -> None:
+    def __init__(self, net: Network, inputs: Any, names: list[str]) -> None:
         super().__init__()
         self.net = net
-        self._inputs, self._choose, self._names = inputs, choose, names
+        self._inputs, self._names = inputs, names
 
     def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        outputs = named_outputs(call_model(self.net.model, like(self._inputs, tensors)), self._choose)
+        outputs = outputs_of(self.net, like(self._inputs, tensors))
         self._names[:] = outputs
         return tuple(outputs.values())
 
 
-def program_of(net: Network, inputs: Any, choose: Callable[[Any], Tensor], given: Sequence[str]) -> fx.GraphModule:
+def program_of(net: Network, inputs: Any, given: Sequence[str]) -> fx.GraphModule:
     """The graph of a network in evaluation mode, for any number of samples; inputs get the names that are given."""
     outputs: list[str] = []
-    called, tensors = _Called(net, inputs, choose, outputs), tuple(tensors_of(inputs))
+    called, tensors = _Called(net, inputs, outputs), tuple(tensors_of(inputs))
     batch = torch.export.Dim("batch")
     sizes = (tuple({0: batch} for _ in tensors),)
     try:
-        with _standing_in(net), warnings.catch_warnings(action="ignore"):  # torch's, about itself
+        with net.state.standing_in(_stand_in), warnings.catch_warnings(action="ignore"):  # torch's, about itself
             program = torch.export.export(called, tensors, dynamic_shapes=sizes, strict=False)
             if any(_is_mutable(node) for node in program.graph.nodes):
                 program = program.run_decompositions({})
@@ -65,20 +65,11 @@ def program_of(net: Network, inputs: Any, choose: Callable[[Any], Tensor], given
     return _Rewriting(net, program, given, outputs).module()
 
 
-@contextmanager
-def _standing_in(net: Network) -> Iterator[None]:
-    """Layers and norms as one operation each, and what it takes to know their shapes."""
-
-    def stand_in(module: Any, given: Tensor) -> Tensor:
-        made = module._operate(given, module.weight, None) if isinstance(module, PrecisionLayer) else given
-        result: Tensor = _layer(given, made, module.name)
-        return result
-
-    net.state.stand_in = stand_in
-    try:
-        yield
-    finally:
-        net.state.stand_in = None
+def _stand_in(module: Any, given: Tensor) -> Tensor:
+    """A layer or norm as one operation, and what it takes to know its shape."""
+    made = module._operate(given, module.rows, None) if isinstance(module, PrecisionLayer) else given
+    result: Tensor = _layer(given, made, module.name)
+    return result
 
 
 class _Rewriting:
@@ -87,7 +78,9 @@ class _Rewriting:
     def __init__(
         self, net: Network, program: torch.export.ExportedProgram, given: Sequence[str], outputs: Sequence[str]
     ) -> None:
-        self._modules = dict(net.model.named_modules())
+        self._modules = {
+            module.name: module for module in net.model.modules() if isinstance(module, PrecisionLayer | PrecisionNorm)
+        }
         self._program, self._given, self._outputs = program, iter(given), outputs
         self._graph = fx.Graph()
         self._root: dict[str, Any] = {}
@@ -111,7 +104,8 @@ class _Rewriting:
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda source: self._made[source])
         if node.target is torch.ops.pdqat.layer.default:
             name = str(args[2])
-            self._root[name] = self._modules[name]
+            module = self._modules[name]
+            self._root[name] = Operation(module) if isinstance(module, OwnForward) else module
             made = self._graph.call_module(name, (args[0],))
         elif node.target is torch.ops.aten.sym_size.int:
             made = self._graph.call_method("size", args)

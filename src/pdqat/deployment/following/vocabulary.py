@@ -1,23 +1,17 @@
-"""Vocabulary: the modules and functions that files can hold."""
+"""Vocabulary: whether a file can hold all that a graph calls."""
 
-from collections.abc import Mapping
+from torch import fx
 
-from torch import fx, nn
-
-from pdqat.deployment.integer.graph import function_name, function_of_numbers, is_without_effect
 from pdqat.errors import InputError
 
 
-def is_known(node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
-    """Whether an ONNX file can hold an operation, as far as its name tells; without onnx all are taken for known."""
-    if node.op in ("placeholder", "output", "get_attr"):
-        return True
+def is_written(module: fx.GraphModule) -> bool:
+    """Whether ONNX files can hold a graph's functions, as far as their names tell; without onnx, nobody asks."""
     try:
-        from pdqat.deployment.formats.onnx_graph import GraphWriter
+        from pdqat.deployment.formats.onnx_functions import unknown_calls
     except InputError:
         return True
-    if is_without_effect(node, modules) or function_of_numbers(node, modules) is not None:
-        return True
-    if node.op == "call_module":
-        return isinstance(modules[str(node.target)], tuple(GraphWriter.MODULES))
-    return function_name(node) in {*GraphWriter.FUNCTIONS, "size", "getattr", "getitem"}
+    try:
+        return not unknown_calls(module)
+    except InputError:  # a module of torch's can't be followed into its functions
+        return False

@@ -19,6 +19,7 @@ from pdqat.deployment.integer.operations import (
     SUMMAND_ZERO,
     Clip,
     IntegerProduct,
+    LookUp,
     ProductSums,
     RealProduct,
     RequantizedProduct,
@@ -78,6 +79,7 @@ class Writer(GraphWriter):
         SumsToCodes: "_sums_to_codes",
         ToCodes: "_to_codes",
         ToReal: "_to_real",
+        LookUp: "_look_up",
         **GraphWriter.MODULES,
     }
 
@@ -190,7 +192,23 @@ class Writer(GraphWriter):
         shape = self._shape_behind(name, module)
         return self._round(name, product, module.low, module.high, module.is_summand, shape=shape)
 
+    def _transposed(self, module: IntegerProduct, codes: str) -> str:
+        """A transposed convolution on whole numbers, for which runtimes have no integer kernel."""
+        weight = module.inputs_first(module.weight)
+        stored = self._emit("DequantizeLinear", [self._weights(weight, np.int8), self._scalar(1.0)])
+        options = convolution_attributes(module.convolution, weight)
+        options["output_padding"] = list(module.convolution["output_padding"])
+        return self._emit("ConvTranspose", [codes, stored], **options)
+
+    def _look_up(self, _: str, module: LookUp, indices: str) -> str:
+        rows = self._as_float(self._emit("Gather", [self._weights(module.table, np.int8), indices]))
+        if module.scale.dim() == 0:
+            return self._emit("Mul", [rows, self._constant(module.scale)])
+        return self._emit("Mul", [rows, self._emit("Gather", [self._constant(module.scale[:, None]), indices])])
+
     def _product_sums(self, name: str, module: IntegerProduct, given: str) -> str:
+        if module.is_transposed:
+            return self._as_float(self._emit("Cast", [self._transposed(module, given)], to=TensorProto.INT32))
         product = self._product(name, module, given, torch.ones(len(module.weight)), None)
         # Through whole numbers and back: else runtimes fold the scale into the weights, and sums are rounded.
         sums = self._as_float(self._emit("Cast", [product], to=TensorProto.INT32))

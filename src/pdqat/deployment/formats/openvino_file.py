@@ -107,7 +107,7 @@ def _reads_signs(module: fx.GraphModule, node: fx.Node) -> bool:
     if not isinstance(source, RequantizedProduct | SumsToCodes | ToCodes) or (source.low, source.high) != (0, 1):
         return False
     sizes = set(product.weight[product.weight.flatten(1).any(1)].abs().flatten().tolist())
-    plain = product.weight.dim() == 4 and product.convolution["groups"] == 1
+    plain = product.weight.dim() == 4 and product.convolution["groups"] == 1 and not product.is_transposed
     return plain and product.weight.shape[1] % WHOLE_BYTES == 0 and len(sizes) == 1
 
 

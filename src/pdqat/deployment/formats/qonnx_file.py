@@ -18,15 +18,13 @@ from pdqat.deployment.formats.onnx_file import read_onnx
 from pdqat.deployment.formats.onnx_graph import GraphWriter
 from pdqat.deployment.formats.onnx_parts import convolution_attributes
 from pdqat.deployment.formats.quant_form import Form, form_of_codes, form_of_weights
+from pdqat.deployment.integer.functions import function_name
 from pdqat.deployment.integer.graph import (
-    SHAPE,
     Codes,
-    check_padding,
     codes_of,
-    convolution,
-    function_name,
     function_of_numbers,
 )
+from pdqat.deployment.integer.layers import convolution, is_transposed, layer_or_norm
 from pdqat.deployment.witness import QuantizedTensor
 from pdqat.errors import InputError
 from pdqat.layers.layer import PrecisionLayer
@@ -94,11 +92,11 @@ class _QonnxWriter(GraphWriter):
             is_relu = clip.low == 0 and (clip.high is None or self._read_up_to(node, clip.high))
             return self._emit("Relu", given) if is_relu else self._clip("", clip, given[0])
         if node.op == "call_module":
-            name, module = str(node.target), self._modules[str(node.target)]
+            module = layer_or_norm(self._modules[str(node.target)])
             if isinstance(module, PrecisionLayer):
-                return self._layer(name, module, given[0])
+                return self._layer(module.name, module, given[0])
             if isinstance(module, PrecisionNorm):
-                return self._precision_norm(name, module, given[0])
+                return self._precision_norm(module.name, module, given[0])
         elif function_name(node) == "mean":
             return self._mean(node, given)
         return super()._write(node)
@@ -106,8 +104,8 @@ class _QonnxWriter(GraphWriter):
     def _read_up_to(self, node: fx.Node, limit: float) -> bool:
         """Whether all readers' quantisers clip at the limit themselves: then a ReLU is enough, which tools know."""
         for user in node.users:
-            layer = self._modules.get(str(user.target)) if user.op == "call_module" else None
-            codes = self._codes_read(str(user.target), layer) if isinstance(layer, PrecisionLayer) else None
+            layer = layer_or_norm(self._modules.get(str(user.target))) if user.op == "call_module" else None
+            codes = self._codes_read(layer.name, layer) if isinstance(layer, PrecisionLayer) else None
             if codes is None or int(codes.of(torch.tensor(limit))) < codes.high:
                 return False
         return True
@@ -122,15 +120,16 @@ class _QonnxWriter(GraphWriter):
         return view
 
     def _layer(self, name: str, layer: PrecisionLayer, given: str) -> str:
-        check_padding(name, layer)
+        if is_transposed(layer) or layer.weights_only:
+            raise InputError(f"layer {name} can't be exported: qonnx has no form for a {layer.plain.__name__}")
         bits, codes = self._plan[name].activation, self._codes_read(name, layer)
         if bits is not None and codes is not None:
             given = self._quantize(f"{name}/input", given, form_of_codes(name, codes, bits))
             self.read.append(QuantizedTensor(name, given, codes.value))
         weight = self._weight(name, layer)
         bias = [] if layer.bias is None else [self._constant(layer.bias)]
-        if layer.weight.dim() > 2:
-            options = convolution_attributes(convolution(name, layer), layer.weight)
+        if layer.rows.dim() > 2:
+            options = convolution_attributes(convolution(name, layer), layer.rows)
             output = self._emit("Conv", [given, weight, *bias], **options)
         else:
             output = self._emit("MatMul", [given, weight])
@@ -140,11 +139,11 @@ class _QonnxWriter(GraphWriter):
     def _weight(self, name: str, layer: PrecisionLayer) -> str:
         """As the operation reads it: a product with samples in rows reads a linear layer's transposed."""
         bits = self._plan[name].weight
-        linear = layer.weight.dim() == 2
+        linear = layer.rows.dim() == 2
         if bits is None:
             full = layer.full_weight()
             return self._constant(full.T if linear else full)
-        grid = self._view(layer).weight.codes(layer.weight, bits)
+        grid = self._view(layer).weight.codes(layer.rows, bits)
         values, form = grid.values(), form_of_weights(name, grid, bits)
         if linear:
             values, form = values.T, replace(form, scale=form.scale.T if form.scale.dim() else form.scale)
@@ -189,7 +188,7 @@ class _QonnxWriter(GraphWriter):
 
     def _mean(self, node: fx.Node, given: list[str]) -> str:
         """Over all pixels a pooling, which tools know; else ReduceMean as this opset has it."""
-        rank = len(node.all_input_nodes[0].meta[SHAPE])
+        rank = self._values[node.all_input_nodes[0]].dims
         dims: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
         keep = bool(node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False))
         axes = sorted(dim % rank for dim in ([dims] if isinstance(dims, int) else dims or range(rank)))

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pdqat.deployment.integer.graph import Codes, convolution
+from pdqat.deployment.integer.graph import Codes
+from pdqat.deployment.integer.layers import convolution
 from pdqat.deployment.integer.operations import ProductSums, RealProduct, RequantizedProduct, ScaleShift, SumsToCodes
 from pdqat.deployment.integer.requantize import requantization
 from pdqat.deployment.integer.requantize_sums import SumsLine, sums_line

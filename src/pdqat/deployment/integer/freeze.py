@@ -17,24 +17,24 @@ from pdqat.deployment.integer.assembly import Assembly
 from pdqat.deployment.integer.folding import LARGEST_WEIGHT
 from pdqat.deployment.integer.frozen import Frozen
 from pdqat.deployment.integer.graph import (
-    SHAPE,
     Codes,
-    check_padding,
     codes_of,
     function_of_numbers,
     is_addition,
     is_without_effect,
-    padding_of,
 )
-from pdqat.deployment.integer.operations import ToReal
+from pdqat.deployment.integer.layers import convolution, is_transposed, layer_or_norm, plain_layer
+from pdqat.deployment.integer.names import SHAPE
+from pdqat.deployment.integer.operations import LARGEST_EXACT, LookUp, ToReal
 from pdqat.deployment.integer.values import EXACT_BITS, SIGNED_BELOW, Product, Real, Through, Value, Whole, through
 from pdqat.errors import InputError
+from pdqat.layers.kinds import PrecisionEmbedding
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS
 from pdqat.precision import BitPlan
-from pdqat.quantizers import Quantizer
+from pdqat.quantizers import Grid, Quantizer
 
 
 def freeze(followed: fx.GraphModule, plan: BitPlan) -> Frozen:
@@ -68,9 +68,9 @@ class _Freezer:
         if node.op == "get_attr":
             return self._attribute(node)
         if node.op == "call_module":
-            module = self._modules[str(node.target)]
+            module = layer_or_norm(self._modules[str(node.target)])
             if isinstance(module, PrecisionLayer):
-                return self._layer(str(node.target), module, self._value(node, 0))
+                return self._layer(module.name, module, self._value(node, 0))
             if isinstance(module, PrecisionNorm):
                 return self._norm(node, module, self._value(node, 0))
         if is_without_effect(node, self._modules):
@@ -92,41 +92,40 @@ class _Freezer:
 
     def _layer(self, name: str, layer: PrecisionLayer, given: Value) -> Value:
         precision = self._plan[name]
-        if precision.weight is None or precision.activation is None:
-            value: Value = self._real_layer(name, layer, given)
-        else:
+        value: Value | None = None
+        if precision.weight is not None and isinstance(layer, PrecisionEmbedding):
+            value = self._rows_of_table(name, layer, given)
+        elif precision.weight is not None and precision.activation is not None:
             value = self._product(name, layer, given)
-        return self._summand(name, layer, value)
+        return self._summand(name, layer, self._real_layer(name, layer, given) if value is None else value)
 
     def _real_layer(self, name: str, layer: PrecisionLayer, given: Value) -> Real:
         precision = self._plan[name]
-        check_padding(name, layer)
-        plain: Any = copy.deepcopy(layer)
         weight = layer.full_weight()
         node = self._made.real(given)
         if precision.weight is not None or precision.activation is not None:
-            view = layer.views[self._plan.name]
-            assert isinstance(view, LayerQuantizers)
+            view = self._view(layer)
             if precision.weight is not None:
-                weight = view.weight.quantize(layer.weight, precision.weight)
+                weight = view.weight.quantize(layer.rows, precision.weight)
             if precision.activation is not None:
                 codes = codes_of(view.activation, precision.activation, name)
                 node = self._made.call(name, ToReal(codes.value), self._codes_read(given, codes, name))
-        plain.restore_()
-        plain.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
-        if weight.dim() > 2:
-            plain.padding = padding_of(name, layer)
         self._real_layers.append(name)
-        return Real(self._made.call(name, plain.eval(), node))
+        return Real(self._made.call(name, plain_layer(name, layer, weight), node))
 
-    def _product(self, name: str, layer: PrecisionLayer, given: Value) -> Product:
-        precision = self._plan[name]
-        assert precision.weight is not None
+    def _rows_of_table(self, name: str, layer: PrecisionEmbedding, given: Value) -> Real | None:
+        """An embedding in bytes; None if they can't hold its numbers."""
+        grid = self._grid(layer)
+        if bool(grid.offset.any()) or int(grid.integers.abs().max()) > LARGEST_WEIGHT:
+            return None
+        scale = grid.scale.float().flatten() if grid.scale.numel() > 1 else grid.scale.float().reshape(())
+        return Real(self._made.call(name, LookUp(grid.integers, scale), self._made.real(given)))
+
+    def _product(self, name: str, layer: PrecisionLayer, given: Value) -> Product | None:
+        """A layer on codes; None for a transposed convolution whose sums float32 can't hold."""
+        precision, grid = self._plan[name], self._grid(layer)
         assert precision.activation is not None
-        view = layer.views[self._plan.name]
-        assert isinstance(view, LayerQuantizers)
-        check_padding(name, layer)
-        grid = view.weight.codes(layer.weight, precision.weight)
+        convolution(name, layer)  # says what is wrong with it
         largest = int(grid.integers.abs().max())
         if bool(grid.offset.any()):
             raise InputError(f"layer {name} can't be exported: its weights' codes have an offset")
@@ -135,8 +134,10 @@ class _Freezer:
                 f"layer {name} can't be exported: its {precision.weight}-bit weights reach {largest}, a signed byte "
                 f"{LARGEST_WEIGHT}; train with --quantizer dorefa-int8 (preset deployable), or with 7 bits"
             )
-        codes = codes_of(view.activation, precision.activation, name)
+        codes = codes_of(self._view(layer).activation, precision.activation, name)
         rows = grid.integers.flatten(1).long()
+        if is_transposed(layer) and int(rows.abs().sum(1).max()) * max(-codes.low, codes.high) > LARGEST_EXACT:
+            return None
         ends = torch.stack([rows * codes.low, rows * codes.high, torch.zeros_like(rows)])
         scale = (grid.scale.double() * codes.value).reshape(-1).expand(len(rows))
         return Product(
@@ -150,6 +151,17 @@ class _Freezer:
             ends.amin(0).sum(1),
             ends.amax(0).sum(1),
         )
+
+    def _view(self, layer: PrecisionLayer) -> LayerQuantizers:
+        view = layer.views[self._plan.name]
+        assert isinstance(view, LayerQuantizers)
+        return view
+
+    def _grid(self, layer: PrecisionLayer) -> Grid:
+        """The weight in whole numbers, in rows."""
+        bits = self._plan[layer.name].weight
+        assert bits is not None
+        return self._view(layer).weight.codes(layer.rows, bits)
 
     def _norm(self, node: fx.Node, norm: PrecisionNorm, given: Value) -> Value:
         name, view = str(node.target), norm.views[self._plan.name]

@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from pdqat.deployment.integer.functions import IN_PLACE_OPERATORS, function_name, raw_name
+from pdqat.deployment.integer.names import OUTPUT
 from pdqat.deployment.integer.operations import SUMMAND_ZERO, Clip
 from pdqat.errors import InputError
 from pdqat.quantizers import DoReFaActivation, Quantizer
 
-OUTPUT = "output"
-"""What a file calls its only output, or the one that the network is compared by."""
-SHAPE = "shape"
-"""Where a node keeps the shape of what it makes of an example."""
 WITHOUT_EFFECT = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 """In evaluation."""
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout")
@@ -26,26 +23,15 @@ def output_names(graph: fx.Graph) -> list[str]:
     return list(made) if isinstance(made, dict) else [OUTPUT]
 
 
-def function_name(node: fx.Node) -> str:
-    """Of a function or method that is called; an operation of ATen has its function's name, whatever its overload."""
-    if node.op == "call_method":
-        return str(node.target)
-    named = node.target.overloadpacket if isinstance(node.target, torch._ops.OpOverload) else node.target
-    return str(getattr(named, "__name__", ""))
-
-
 def changes_in_place(node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
     """Whether a call writes its result into what it is given."""
     if node.op == "call_module":
         return bool(getattr(modules[str(node.target)], "inplace", False))
     if node.op not in ("call_function", "call_method"):
         return False
-    name = function_name(node)
-    in_place = name in _OPERATORS_IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+    name = raw_name(node)
+    in_place = name in IN_PLACE_OPERATORS or (name.endswith("_") and not name.endswith("__"))
     return in_place or bool(node.kwargs.get("inplace", False))
-
-
-_OPERATORS_IN_PLACE = {"iadd", "isub", "imul", "itruediv", "ifloordiv", "ipow", "setitem"}
 
 
 def is_without_effect(node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
@@ -66,7 +52,7 @@ def function_of_numbers(node: fx.Node, modules: Mapping[str, nn.Module]) -> Clip
         return Clip(0.0, None) if isinstance(module, nn.ReLU) else None
     if node.op not in ("call_function", "call_method"):
         return None
-    name = function_name(node).rstrip("_")
+    name = function_name(node)
     if name == "relu":
         return Clip(0.0, None)
     if name == "relu6":
@@ -83,7 +69,6 @@ def function_of_numbers(node: fx.Node, modules: Mapping[str, nn.Module]) -> Clip
 
 _LIMITS = {
     "clamp": ("min", "max"),
-    "clip": ("min", "max"),
     "clamp_min": ("min",),
     "clamp_max": ("max",),
     "hardtanh": ("min_val", "max_val"),
@@ -95,7 +80,7 @@ def is_addition(node: fx.Node) -> bool:
     """Of two terms, in any of torch's forms."""
     if node.op not in ("call_function", "call_method") or len(node.args) != 2 or node.kwargs:
         return False
-    return function_name(node) in ("add", "iadd", "add_")
+    return function_name(node) == "add"
 
 
 @dataclass
@@ -135,28 +120,3 @@ def codes_of(quantizer: Quantizer, bits: int, name: str, is_summand: bool = Fals
     return Codes(
         low, high, factor, step, value, is_summand, middle == 0, lambda values: quantizer.codes(values, bits).integers
     )
-
-
-def check_padding(name: str, layer: Any) -> None:
-    """Zeros are the only padding that a file can have."""
-    if getattr(layer, "padding_mode", "zeros") != "zeros":
-        raise InputError(f"layer {name} can't be exported: its padding mode is {layer.padding_mode!r}, not zeros")
-
-
-def convolution(name: str, layer: Any) -> dict[str, Any]:
-    """Stride, padding, dilation and groups in numbers; empty for a linear layer."""
-    if layer.weight.dim() == 2:
-        return {}
-    padding = padding_of(name, layer)
-    return {"stride": layer.stride, "padding": padding, "dilation": layer.dilation, "groups": layer.groups}
-
-
-def padding_of(name: str, layer: Any) -> tuple[int, ...]:
-    """In numbers."""
-    if layer.padding == "valid":
-        return (0,) * len(layer.kernel_size)
-    if layer.padding == "same":
-        if any(size % 2 == 0 for size in layer.kernel_size):
-            raise InputError(f"layer {name} can't be exported: padding 'same' with an even kernel is uneven")
-        return tuple(d * (size - 1) // 2 for d, size in zip(layer.dilation, layer.kernel_size, strict=True))
-    return tuple(layer.padding)

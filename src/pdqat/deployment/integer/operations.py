@@ -12,7 +12,10 @@ from torch import Tensor, nn
 
 SUMMAND_ZERO = 128
 """The zero point with which summands are stored in unsigned bytes."""
+LARGEST_EXACT = 2**24
+"""Up to here float32 holds every whole number."""
 _CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
+_TRANSPOSED = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}
 
 
 def rounded(values: Tensor, low: int, high: int) -> Tensor:
@@ -36,9 +39,14 @@ class IntegerProduct(nn.Module):
         super().__init__()
         self.register_buffer("weight", weight.to(torch.int8))
         self.convolution = convolution
-        """Stride, padding, dilation and groups; empty for a linear layer."""
+        """Stride, padding, dilation and groups; empty for a linear layer, with output_padding if it is transposed."""
         self.signed = signed
         """Whether a file stores the weights as signed bytes."""
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether it is a transposed convolution."""
+        return "output_padding" in self.convolution
 
     @property
     def channel_dim(self) -> int:
@@ -53,7 +61,14 @@ class IntegerProduct(nn.Module):
         """The convolution or product with any weight of the same shape."""
         if weight.dim() == 2:
             return F.linear(codes, weight)
+        if self.is_transposed:
+            return _TRANSPOSED[weight.dim()](codes, self.inputs_first(weight), **self.convolution)
         return _CONVOLUTIONS[weight.dim()](codes, weight, **self.convolution)
+
+    def inputs_first(self, weight: Tensor) -> Tensor:
+        """A transposed convolution's weight as torch and files have it: input channels first, group by group."""
+        apart = weight.unflatten(0, (self.convolution["groups"], -1)).transpose(1, 2)
+        return apart.flatten(0, 1).contiguous()
 
 
 class RequantizedProduct(IntegerProduct):
@@ -186,6 +201,24 @@ class ToReal(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         """In float32."""
         return codes.float() * self.step
+
+
+class LookUp(nn.Module):
+    """Indices in, rows of a table out: whole numbers, times the scale of the table or of their row."""
+
+    table: Tensor
+    scale: Tensor
+
+    def __init__(self, table: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("table", table.to(torch.int8))
+        self.register_buffer("scale", scale)
+        """One number, or one for every row."""
+
+    def forward(self, indices: Tensor) -> Tensor:
+        """The rows in float32."""
+        scale = self.scale if self.scale.dim() == 0 else self.scale[indices].unsqueeze(-1)
+        return F.embedding(indices, self.table).float() * scale
 
 
 class ScaleShift(nn.Module):
