@@ -85,7 +85,7 @@ class Candidates:
     def settle(self, seen: Trace) -> None:
         """Leave alone what the trace showed to be out of reach."""
         for name in list(self.kinds):
-            if name in self.own_forward and len(seen.operations.get(name, ())) != 1:
+            if name in self.own_forward and name in seen.called and not _ends_in_one(seen, name, self.modules[name]):
                 plain = type(self.modules[name]).__name__
                 self.drop(name, f"{plain} is a subclass whose forward does not end in one call of torch's function")
             elif name not in seen.calls:
@@ -96,6 +96,12 @@ class Candidates:
                 self.left_alone[name or "(the model itself)"] = (
                     f"{listed} on its own parameters is not a layer; make it nn.Linear or nn.Conv to have it quantised"
                 )
+
+
+def _ends_in_one(seen: Trace, name: str, module: nn.Module) -> bool:
+    """Whether every forward of a layer calls the same function, with its bias if it has one."""
+    operations = seen.operations.get(name, ())
+    return len(operations) == 1 and operations[0].biased == (module.bias is not None)
 
 
 def plans_for(

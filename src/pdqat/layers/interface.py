@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 from torch import Tensor, nn
@@ -16,41 +15,28 @@ OBVIOUS = "logits"
 """The key of the scores in what classifiers and language models of other libraries return."""
 
 
-class Calling(Enum):
-    """What the inputs of a batch are to the model."""
-
-    WHOLE = "its one argument"
-    POSITIONS = "its arguments, one by one"
-    NAMES = "its arguments by name"
-
-
 @dataclass(frozen=True)
 class Interface:
     """Of one model; `net(inputs...)` gives the tensor that is compared."""
 
-    calling: Calling = Calling.WHOLE
+    whole: bool = False
+    """Whether inputs are the model's one argument whatever they are; else a tuple or list is its arguments one by one,
+    and a mapping its arguments by name."""
     output: OutputChoice | None = None
 
     @classmethod
     def of(cls, model: nn.Module, example: Any, output: OutputChoice | None = None) -> "Interface":
-        """A tuple or list is the arguments one by one, a mapping the arguments by name, if the model takes them so.
-
-        Otherwise, and anything else, is its one argument.
-        """
+        """By what the model's forward takes: one list, say, or as many arguments as the list has parts."""
         if isinstance(output, bool) or not (output is None or isinstance(output, int | str) or callable(output)):
             raise InputError(f"output= is a position, a key, or a function of what the model returns, not {output!r}")
-        if isinstance(example, Mapping):
-            taken = _binds(model, (), {str(name): part for name, part in example.items()})
-            return cls(Calling.NAMES if taken else Calling.WHOLE, output)
-        if isinstance(example, tuple | list):
-            return cls(Calling.POSITIONS if _binds(model, tuple(example), {}) else Calling.WHOLE, output)
-        return cls(Calling.WHOLE, output)
+        args, kwargs = cls().arguments(example)
+        return cls(not _binds(model, args, kwargs), output)
 
     def arguments(self, inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The inputs of a batch as positional and keyword arguments."""
-        if self.calling is Calling.NAMES:
-            return (), dict(inputs)
-        return (tuple(inputs) if self.calling is Calling.POSITIONS else (inputs,)), {}
+        if isinstance(inputs, Mapping) and not self.whole:
+            return (), {str(name): part for name, part in inputs.items()}
+        return (tuple(inputs) if isinstance(inputs, tuple | list) and not self.whole else (inputs,)), {}
 
     def compared(self, returned: Any) -> Tensor:
         """The tensor that is compared, of what the model returned."""

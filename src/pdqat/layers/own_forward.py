@@ -34,6 +34,7 @@ class Operation:
     function: Callable[..., Tensor]
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...]
+    biased: bool
 
     def __call__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002 - torch's name
         """Compute it."""
@@ -47,7 +48,6 @@ class Call:
     operation: Operation
     input: Tensor
     weight: Tensor
-    bias: Tensor | None
 
     @classmethod
     def of(cls, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Call":
@@ -55,8 +55,8 @@ class Call:
         named = dict(zip(("input", "weight", "bias"), args, strict=False))
         rest = {key: value for key, value in kwargs.items() if key not in ("input", "weight", "bias")}
         named |= {key: kwargs[key] for key in ("input", "weight", "bias") if key in kwargs}
-        operation = Operation(function, tuple(args[3:]), tuple(rest.items()))
-        return cls(operation, named["input"], named["weight"], named.get("bias"))
+        operation = Operation(function, tuple(args[3:]), tuple(rest.items()), named.get("bias") is not None)
+        return cls(operation, named["input"], named["weight"])
 
 
 class WatchOperations(TorchFunctionMode):

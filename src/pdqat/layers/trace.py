@@ -38,6 +38,8 @@ class Trace:
     """Layers whose output never reaches the tensor that is compared."""
     operations: dict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
     """Layer with a forward of its own to the different operations that it ends in."""
+    called: set[str] = field(default_factory=set)
+    """All modules that were called."""
     strays: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Module to torch's functions that it calls on weights itself, such as F.linear, outside of any layer."""
     streams: list[frozenset[str]] = field(default_factory=list)
@@ -108,7 +110,7 @@ def trace(
     with (
         _watched(at_output, after_layer),
         _watched(norms, after_norm),
-        _running(model, running),
+        _running(model, running, result.called),
         WatchOperations(after_operation),
         _differentiable(model),
     ):
@@ -287,11 +289,16 @@ def _watched(modules: Mapping[str, nn.Module], watch: Any) -> Iterator[None]:
 
 
 @contextmanager
-def _running(model: nn.Module, names: list[str]) -> Iterator[None]:
-    """Keep the names of the modules that are being computed, the innermost last."""
+def _running(model: nn.Module, names: list[str], called: set[str]) -> Iterator[None]:
+    """Keep the names of the modules that are being computed, the innermost last, and of all that were called."""
     handles: list[RemovableHandle] = []
+
+    def begin(name: str) -> None:
+        names.append(name)
+        called.add(name)
+
     for name, module in model.named_modules():
-        handles.append(module.register_forward_pre_hook(lambda *_, name=name: names.append(name)))
+        handles.append(module.register_forward_pre_hook(lambda *_, name=name: begin(name)))
         handles.append(module.register_forward_hook(lambda *_: _drop_last(names), always_call=True))
     try:
         yield
