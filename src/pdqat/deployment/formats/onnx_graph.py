@@ -174,8 +174,8 @@ class GraphWriter:
         if name not in KNOWN:
             raise InputError(f"{self._file.node}: the function {name or node.target} can't be written to ONNX")
         args = fx.node.map_arg(node.args, self._argument)
-        kwargs = dict(fx.node.map_arg(node.kwargs, self._argument))
-        kwargs.pop("_stacklevel", None)  # of warnings
+        named = fx.node.map_arg(node.kwargs, self._argument)
+        kwargs = {key: part for key, part in named.items() if part is not None and key != "_stacklevel"}
         first = [kwargs.pop(key) for key in ("input", "self") if key in kwargs]
         try:
             call = inspect.signature(KNOWN[name]).bind(self._file, *first, *args, **kwargs)

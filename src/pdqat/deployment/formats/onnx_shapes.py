@@ -43,6 +43,11 @@ def transposed(file: Emitter, x: Value, dim0: int = 0, dim1: int = 1) -> str:
     return file.emit("Transpose", [x.name], perm=order)
 
 
+def turned(file: Emitter, x: Value, _: str = "") -> str:
+    """All dimensions in the reverse order."""
+    return permuted(file, x, *reversed(range(x.dims)))
+
+
 def joined(file: Emitter, parts: Sequence[Value], dim: int = 0) -> str:
     """One behind the other."""
     return file.emit("Concat", [file.operand(part) for part in parts], axis=dim % file.made.dims)
@@ -237,11 +242,12 @@ RESHAPES = ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(RESHAPES, reshaped),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expanded),
-    **{"permute": permuted, "transpose": transposed, "t": transposed, "cat": joined, "stack": stacked},
+    **{"permute": permuted, "transpose": transposed, "t": transposed, "T": turned, "cat": joined, "stack": stacked},
     **{"slice": sliced, "narrow": narrowed, "select": selected, "getitem": item, "unbind": unbound},
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), parted),
     **{"index": indexed, "index_select": chosen, "gather": gathered, "embedding": embedding, "flip": flipped},
     **{"roll": rolled, "repeat": repeated, "pad": padded},
+    "mT": lambda file, x, _="": transposed(file, x, -2, -1),
     "constant_pad_nd": lambda file, x, pad, value=0: padded(file, x, pad, "constant", value),
     **{"pixel_shuffle": pixels_shuffled, "arange": ranged},
 }

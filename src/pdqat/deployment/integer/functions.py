@@ -32,12 +32,15 @@ ALIASES = {
     "or": "bitwise_or",
     "swapaxes": "transpose",
     "swapdims": "transpose",
+    "numpy_T": "T",
     "unsafe_view": "view",
     "unsafe_split": "split",
 }
 """Other names of the same functions."""
 OTHER_ORDER = ("batch_norm", "instance_norm")
 """In torch.nn.functional their arguments have another order."""
+TRANSPOSED = ("T", "mT")
+"""Attributes of tensors that are tensors."""
 IN_PLACE_OPERATORS = {"iadd", "isub", "imul", "itruediv"}
 
 
@@ -52,6 +55,8 @@ def raw_name(node: fx.Node) -> str:
 def function_name(node: fx.Node) -> str:
     """One name for all forms of a function: of torch, of its operators, methods, in place or not."""
     name = raw_name(node).strip("_")
+    if name == "getattr" and node.args[1] in TRANSPOSED:
+        name = str(node.args[1])
     if name in OTHER_ORDER and getattr(node.target, "__module__", "") == "torch.nn.functional":
         return f"functional_{name}"
     return ALIASES.get(name, name)
@@ -76,6 +81,17 @@ class _Inside(fx.Tracer):
         return False
 
 
+class _OfOne(nn.Module):
+    """A module with one input, and its defaults for all others."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: Any) -> Any:
+        return self.module(x)
+
+
 def is_plain(module: Any) -> bool:
     """Whether a module is torch's own, and known by the functions that it calls."""
     return type(module).__module__.startswith("torch.nn.modules.") and not isinstance(module, KEPT + NORMS)
@@ -95,11 +111,11 @@ def in_functions(module: fx.GraphModule) -> fx.GraphModule:
 
 def _copied_inside(graph: fx.Graph, node: fx.Node, module: nn.Module, copies: dict[fx.Node, fx.Node]) -> fx.Node:
     own_name = node.meta.get(OWN_NAME, str(node.target))
-    try:
-        inside = _Inside().trace(module)
-    except Exception as error:  # whatever a forward raises on what stands for a tensor
-        raise InputError(f"{own_name}: {type(module).__name__} can't be followed into the functions it calls") from error
     given = [*node.args, *node.kwargs.values()]
+    try:
+        inside = _Inside().trace(_OfOne(module) if len(given) == 1 else module)
+    except Exception as error:  # whatever a forward raises on what stands for a tensor
+        raise InputError(f"{own_name}: {type(module).__name__} can't be followed into its functions") from error
     copied: dict[fx.Node, Any] = {}
     for inner in inside.nodes:
         if inner.op == "placeholder":
@@ -113,7 +129,7 @@ def _copied_inside(graph: fx.Graph, node: fx.Node, module: nn.Module, copies: di
         copied[inner] = graph.node_copy(inner, lambda source: copied[source])
         copied[inner].meta[OWN_NAME] = own_name
         if inner.op == "get_attr":
-            copied[inner].target = f"{node.target}.{inner.target}"
+            copied[inner].target = f"{node.target}.{str(inner.target).removeprefix('module.')}"
     raise AssertionError("a graph has an output")
 
 
