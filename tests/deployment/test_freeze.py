@@ -40,7 +40,7 @@ def test_networks_of_any_bits_are_the_simulated_ones(architecture: Callable[[str
 
 def test_without_integer_sums_they_stay_real() -> None:
     torch.manual_seed(0)
-    net = trained_like(prepare(small_preresnet(), images(), "2"), 3)
+    net = trained_like(prepare(small_preresnet(), images(), "2", quantizer="dorefa"), 3)
     assert verified_reference(deployable(net), images(40)).passes
 
 

@@ -106,7 +106,7 @@ def test_a_function_that_onnx_does_not_get_is_named() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(torch.fft.fft(x).real)
 
-    net = trained_like(prepare(Odd(4, 1, 1), images(), 2), 0)
+    net = trained_like(prepare(Odd(4, 1, 1), images(), 2, quantizer="dorefa"), 0)
     with pytest.raises(InputError, match=r"the function .* can't be written to ONNX"):
         to_onnx(frozen(net).module, (images(),))
 
@@ -120,7 +120,7 @@ def test_the_binary_kernel_is_used_where_it_is_right(tmp_path: Path, width: int,
     layers = [nn.Conv2d(width, width, 3, padding=1, bias=False) for _ in range(3)]
     blocks = [part for layer in layers for part in (nn.BatchNorm2d(width), nn.Hardtanh(0, 1), layer)]
     first, last = nn.Conv2d(3, width, 1), [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 5)]
-    net = trained_like(prepare(nn.Sequential(first, *blocks, *last), images(), 1), 1)
+    net = trained_like(prepare(nn.Sequential(first, *blocks, *last), images(), 1, quantizer="dorefa"), 1)
     assert len(binary_products(frozen(net).module)) == kernels
     check_file(deployable(net), tmp_path / "model.xml")
 

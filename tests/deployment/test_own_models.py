@@ -116,7 +116,7 @@ def refusal(between: nn.Module, folder: Path) -> str:
     layers = [nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), between, nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1)]
     x = samples(4, 3, 8, 8)
     with pytest.raises(InputError) as error:
-        export(prepare(nn.Sequential(*layers), x, 2), folder / "model.onnx", x, check=[(x, None)])
+        export(prepare(nn.Sequential(*layers), x, 2, quantizer="dorefa"), folder / "model.onnx", x, check=[(x, None)])
     assert not list(folder.iterdir())
     return str(error.value)
 

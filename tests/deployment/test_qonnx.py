@@ -124,7 +124,7 @@ def test_weights_come_back_bit_for_bit(
 
 
 def test_weights_have_no_zero_points_but_a_bit_more() -> None:
-    net = prepare(small_preresnet(), images(), 4).eval()
+    net = prepare(small_preresnet(), images(), 4, quantizer="dorefa").eval()
     model = written(net, images(1))
     constants = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
     quants = [node for node in model.graph.node if node.op_type == "Quant"]
@@ -160,14 +160,14 @@ def test_linear_networks_on_vectors_and_sequences(tmp_path: Path) -> None:
 
 
 def test_clips_that_quantisers_repeat_are_relus() -> None:
-    model = written(prepare(small_preresnet(), images(), 2).eval(), images(1))
+    model = written(prepare(small_preresnet(), images(), 2, quantizer="dorefa").eval(), images(1))
     kinds = [node.op_type for node in model.graph.node]
     assert "Clip" not in kinds
     assert "Relu" in kinds
 
 
 def test_a_network_is_left_as_it_was() -> None:
-    net = prepare(small_preresnet(), images(), 2).train()
+    net = prepare(small_preresnet(), images(), 2, quantizer="dorefa").train()
     before = {key: value.clone() for key, value in net.state_dict().items()}
     written(net, images(2))
     assert net.training
@@ -176,7 +176,7 @@ def test_a_network_is_left_as_it_was() -> None:
 
 def refusal(model: nn.Module, x: Tensor) -> str:
     with pytest.raises(InputError) as found:
-        written(prepare(model, x, 2), x)
+        written(prepare(model, x, 2, quantizer="dorefa"), x)
     return str(found.value)
 
 

@@ -11,7 +11,7 @@ from pdqat.batches import each_tensor, samples_in
 from pdqat.deployment.integer.names import INPUT, OUTPUT
 from pdqat.errors import InputError
 from pdqat.layers import Network
-from pdqat.layers.interface import Calling, named_tensors
+from pdqat.layers.interface import named_tensors
 
 
 def inputs_of(net: Network, given: Any) -> Any:
@@ -20,13 +20,8 @@ def inputs_of(net: Network, given: Any) -> Any:
     They are a tensor, or a tuple or dictionary of tensors, all of as many samples. Real numbers become float32, whole
     ones int64.
     """
-    example, calling = net.preparation.example, net.preparation.interface.calling
     inputs = tuple(given) if isinstance(given, list) else given
-    if calling is Calling.POSITIONS and isinstance(inputs, Tensor):
-        inputs = (inputs,)
-    elif isinstance(example, Tensor) and isinstance(inputs, tuple) and len(inputs) == 1:
-        (inputs,) = inputs
-    parts = tensors_of(inputs)
+    parts, example = tensors_of(inputs), net.preparation.example
     stranger = next((part for part in parts if not isinstance(part, Tensor) or part.dim() == 0), None)
     if stranger is not None or not parts:
         what = "a single number" if isinstance(stranger, Tensor) else f"a {type(stranger or inputs).__name__}"

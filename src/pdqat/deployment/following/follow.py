@@ -1,6 +1,6 @@
 """Follow: the graph of a network, found symbolically where that shows all of it, else by torch.export."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from pdqat.deployment.following.calls import input_names, inputs_of, of_two_or_m
 from pdqat.deployment.following.program import program_of
 from pdqat.deployment.following.symbolic import symbolic_graph
 from pdqat.deployment.integer.names import INPUT, SHAPE
+from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.trace import evaluating
 
@@ -24,13 +25,18 @@ class Followed:
 
     module: fx.GraphModule
     """Its layers and norms are the network's own."""
-    reads: Mapping[str, int]
-    """Its inputs, by the names that a file gives them: each with its place among the tensors that the model takes."""
+    given: Sequence[str]
+    """What the model calls the tensors that it is given."""
+    reads: Mapping[str, str]
+    """Those of them that the graph reads, by the names that a file gives them, in its order."""
 
     def read(self, inputs: Any) -> dict[str, Tensor]:
-        """Of a batch's inputs those that are read, by name."""
-        tensors = tensors_of(inputs)
-        return {name: tensors[place] for name, place in self.reads.items()}
+        """Of a batch's inputs those that are read, by the names that a file gives them."""
+        named = inputs if isinstance(inputs, Mapping) else dict(zip(self.given, tensors_of(inputs), strict=False))
+        missing = next((name for name in self.reads.values() if name not in named), None)
+        if missing is not None:
+            raise InputError(f"a batch has the inputs {', '.join(named)}; the file also reads {missing}")
+        return {file_name: named[name] for file_name, name in self.reads.items()}
 
 
 @torch.no_grad()
@@ -40,14 +46,14 @@ def follow(net: Network, example: Any) -> Followed:
     example     inputs as the model takes them: all sizes but the number of samples are those of the example
     """
     inputs = of_two_or_more(inputs_of(net, example))
-    given, tensors = input_names(net, inputs), tensors_of(inputs)
+    given = input_names(net, inputs)
     with evaluating(net), net.under(None):
         module = symbolic_graph(net.model, given) or program_of(net, inputs, given)
-        placeholders = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
-        places = [given.index(name) for name in placeholders]
-        _Shapes(module).run(*(tensors[place] for place in places))
-    names = [INPUT] if len(placeholders) == 1 else placeholders
-    return Followed(module, dict(zip(names, places, strict=True)))
+        read = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
+        names = [INPUT] if len(read) == 1 else read
+        followed = Followed(module, given, dict(zip(names, read, strict=True)))
+        _Shapes(module).run(*followed.read(inputs).values())
+    return followed
 
 
 class _Shapes(fx.Interpreter):

@@ -120,15 +120,17 @@ class _QonnxWriter(GraphWriter):
         return view
 
     def _layer(self, name: str, layer: PrecisionLayer, given: str) -> str:
-        if is_transposed(layer) or layer.weights_only:
-            raise InputError(f"layer {name} can't be exported: qonnx has no form for a {layer.plain.__name__}")
+        if is_transposed(layer):
+            raise InputError(f"layer {name} can't be exported: QONNX's tools know no {layer.plain.__name__}")
         bits, codes = self._plan[name].activation, self._codes_read(name, layer)
         if bits is not None and codes is not None:
             given = self._quantize(f"{name}/input", given, form_of_codes(name, codes, bits))
             self.read.append(QuantizedTensor(name, given, codes.value))
         weight = self._weight(name, layer)
         bias = [] if layer.bias is None else [self._constant(layer.bias)]
-        if layer.rows.dim() > 2:
+        if layer.weights_only:
+            output = self._emit("Gather", [weight, given])
+        elif layer.rows.dim() > 2:
             options = convolution_attributes(convolution(name, layer), layer.rows)
             output = self._emit("Conv", [given, weight, *bias], **options)
         else:
@@ -139,7 +141,7 @@ class _QonnxWriter(GraphWriter):
     def _weight(self, name: str, layer: PrecisionLayer) -> str:
         """As the operation reads it: a product with samples in rows reads a linear layer's transposed."""
         bits = self._plan[name].weight
-        linear = layer.rows.dim() == 2
+        linear = layer.rows.dim() == 2 and not layer.weights_only
         if bits is None:
             full = layer.full_weight()
             return self._constant(full.T if linear else full)
