@@ -36,6 +36,7 @@ def cleaned(module: fx.GraphModule) -> fx.GraphModule:
             node.target = torch.ops.aten.reshape.default
     graph.eliminate_dead_code(is_impure_node=lambda node: node.op in ("placeholder", "output"))
     _fold(module)
+    _leave_out_nothing(module)
     for node in [node for node in graph.nodes if node.op == "placeholder" and not node.users]:
         graph.erase_node(node)
     for node in graph.nodes:
@@ -55,6 +56,22 @@ def _gives_back(node: fx.Node) -> bool:
         before, after = source.meta.get("val"), node.meta.get("val")
         return isinstance(before, Tensor) and isinstance(after, Tensor) and before.dtype == after.dtype
     return False
+
+
+def _leave_out_nothing(module: fx.GraphModule) -> None:
+    """Concatenations without their empty parts, such as a cache that holds nothing yet."""
+    for node in [node for node in module.graph.nodes if node.op == "call_function" and function_name(node) == "cat"]:
+        parts: Any = node.args[0]
+        kept = [part for part in parts if not _is_empty(module, part)]
+        if len(kept) == 1:
+            node.replace_all_uses_with(kept[0])
+            module.graph.erase_node(node)
+        elif kept:
+            node.args = (kept, *node.args[1:])
+
+
+def _is_empty(module: fx.GraphModule, node: fx.Node) -> bool:
+    return node.op == "get_attr" and getattr(module, str(node.target)).numel() == 0
 
 
 def _fold(module: fx.GraphModule) -> None:
