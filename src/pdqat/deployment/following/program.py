@@ -56,8 +56,8 @@ def program_of(net: Network, inputs: Any, given: Sequence[str]) -> fx.GraphModul
     try:
         with net.state.standing_in(_stand_in), warnings.catch_warnings(action="ignore"):  # torch's, about itself
             program = torch.export.export(called, tensors, dynamic_shapes=sizes, strict=False)
-            if any(_is_mutable(node) for node in program.graph.nodes):
-                program = program.run_decompositions({})
+            if any(_is_mutable(node) and _in_new_memory(node) is None for node in program.graph.nodes):
+                program = program.run_decompositions({})  # which takes torch longer than all else
     except InputError:
         raise
     except Exception as error:  # it raises many kinds
@@ -110,7 +110,8 @@ class _Rewriting:
         elif node.target is torch.ops.aten.sym_size.int:
             made = self._graph.call_method("size", args)
         else:
-            made = self._graph.create_node(node.op, node.target, args, kwargs, node.name)
+            target = _in_new_memory(node) if _is_mutable(node) else node.target
+            made = self._graph.create_node(node.op, target, args, kwargs, node.name)
         made.meta = {OWN_NAME: _owner(node), "val": node.meta.get("val")}
         return made
 
@@ -145,6 +146,19 @@ class _Rewriting:
 def _is_mutable(node: fx.Node) -> bool:
     schema = getattr(node.target, "_schema", None)
     return schema is not None and bool(schema.is_mutable)
+
+
+def _in_new_memory(node: fx.Node) -> Any:
+    """The same operation in new memory, where one in place changes what nobody else reads; else None."""
+    source, target = node.args[0], node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    packet = getattr(torch.ops.aten, target.overloadpacket.__name__.removesuffix("_"), None)
+    if not isinstance(source, fx.Node) or source.op != "call_function" or len(source.users) > 1:
+        return None
+    is_view = any(result.alias_info is not None for result in source.target._schema.returns)  # type: ignore[union-attr]
+    if is_view and not (_is_mutable(source) and _in_new_memory(source) is not None):
+        return None
+    return getattr(packet, target._overloadname, None)
 
 
 def _owner(node: fx.Node) -> str:
