@@ -155,7 +155,9 @@ def timed_wide(bits: str, console: Console) -> dict[str, Any]:
 def _timed(name: str, files: list[Path], reference: Path, console: Console, batches: tuple[int, ...]) -> dict[str, Any]:
     found = []
     for file in files:
-        rows = measure(file, reference, torch.randn(8, 3, 32, 32), lambda what: console.print(f"{name} bits: {what}"), batches)
+        rows = measure(
+            file, reference, torch.randn(8, 3, 32, 32), lambda what: console.print(f"{name} bits: {what}"), batches
+        )
         form = BINARY if file.suffix == ".xml" else "onnx"
         found += [{"format": form, **asdict(each)} for each in rows]
     return {"rows": found}

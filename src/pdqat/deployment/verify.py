@@ -31,7 +31,7 @@ from pdqat.deployment.choices import Choices, class_dim, compare_choices
 from pdqat.deployment.deployable import Deployable, Samples
 from pdqat.deployment.integer.names import OUTPUT
 from pdqat.deployment.runtimes import Session, outputs_of
-from pdqat.deployment.witness import Seen, Witness
+from pdqat.deployment.witness import Witness
 from pdqat.errors import InputError
 
 Outputs = Mapping[str, Tensor]
@@ -133,7 +133,6 @@ class _Tally:
         if not self.verified.passes:
             beyond = torch.zeros_like(beyond)  # it has failed: no need to explain what follows
         rows = torch.nonzero(beyond | (torch.arange(len(samples)) < close))[:, 0]
-        seen = self._opened.witness.look(samples) if len(rows) else None
         verified = replace(self.verified, images=self.verified.images + len(samples))
         if classes is not None:
             ends = self._from_input(samples.rows(beyond))[OUTPUT] if bool(beyond.any()) else None
@@ -145,8 +144,8 @@ class _Tally:
                 None if ends is None else ends.through(lambda end: end.movedim(classes, 1)),
             )
             verified = replace(verified, choices=compared if verified.choices is None else verified.choices + compared)
-        for some in torch.split(rows, AT_ONCE) if seen is not None else ():
-            codes, explained = self._explained(samples.rows(some), seen.rows(some), _rows(outputs, some))  # type: ignore[union-attr]
+        for some in torch.split(rows, AT_ONCE) if len(rows) else ():
+            codes, explained = self._explained(samples.rows(some), _rows(outputs, some))
             verified = replace(verified, codes=verified.codes + codes, outputs=verified.outputs + explained)
         self.verified = verified
 
@@ -163,9 +162,9 @@ class _Tally:
         self._furthest = max(self._furthest, float(distance.max()))
         return beyond
 
-    def _explained(self, samples: Samples, seen: Seen, outputs: Outputs) -> tuple[Differences, Compared]:
-        """Codes that were seen and outputs of the file, each beside its ends."""
-        read = samples.read.values()
+    def _explained(self, samples: Samples, outputs: Outputs) -> tuple[Differences, Compared]:
+        """Codes that are seen and outputs of the file, each beside its ends."""
+        seen, read = self._opened.witness.look(samples), samples.read.values()
         simulated = SimulatedSpans(self._model.followed.module, self._model.plan, self._most_off, seen.layers)
         ends = _by_name(simulated.run(*read))
         codes = Differences(simulated=simulated.codes)

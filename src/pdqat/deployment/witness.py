@@ -26,14 +26,6 @@ class Seen:
     outputs: Mapping[str, Tensor]
     """Behind these codes, by name; none if they are not the file's own."""
 
-    def rows(self, index: Tensor) -> "Seen":
-        """Of some samples."""
-        return Seen(
-            {name: codes[index] for name, codes in self.operations.items()},
-            self.layers.rows(index),
-            {name: output[index] for name, output in self.outputs.items()},
-        )
-
 
 class Witness(Protocol):
     """Shows codes."""

@@ -61,7 +61,7 @@ class SimulatedSpans(RealSpans):
         result = self._layer(module, span) if isinstance(module, PrecisionLayer) else self._norm(module, span)
         return self._summand(module, module.name, result)
 
-    def _layer(self, layer: PrecisionLayer, span: Span | Tensor) -> Span:
+    def _layer(self, layer: PrecisionLayer, span: Any) -> Span:
         precision, weight = self._plan[layer.name], layer.full_weight()
         if precision.weight is not None or precision.activation is not None:
             view = layer.views[self._plan.name]
@@ -70,7 +70,7 @@ class SimulatedSpans(RealSpans):
                 weight = view.weight.quantize(layer.rows, precision.weight)
             if precision.activation is not None:
                 span = self._read.through(layer.name, span, view.activation, precision.activation)
-        if isinstance(span, Tensor):  # indices, of which rows are looked up
+        if layer.weights_only:
             return Span.of(layer._operate(span, weight, None))
         return product(span, weight, layer.bias, layer._operate)
 

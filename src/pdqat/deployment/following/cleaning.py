@@ -30,7 +30,7 @@ def cleaned(module: fx.GraphModule) -> fx.GraphModule:
     graph = module.graph
     for node in list(graph.nodes):
         if node.op == "call_function" and _gives_back(node):
-            node.replace_all_uses_with(node.args[0])  # type: ignore[arg-type]
+            node.replace_all_uses_with(node.args[0])
             graph.erase_node(node)
         elif node.target in VIEWS:
             node.target = torch.ops.aten.reshape.default
@@ -83,7 +83,7 @@ def _fold(module: fx.GraphModule) -> None:
             known[node] = getattr(module, str(node.target))
         elif node.op == "call_function" and all(source in known for source in node.all_input_nodes):
             args, kwargs = fx.map_arg((node.args, node.kwargs), known.__getitem__)
-            known[node] = node.target(*args, **kwargs)  # type: ignore[operator]
+            known[node] = node.target(*args, **kwargs)
     for number, node in enumerate(node for node in known if node.op != "get_attr" and isinstance(known[node], Tensor)):
         if any(user not in known for user in node.users):
             name = f"folded_{number}"

@@ -138,9 +138,7 @@ class _Rewriting:
             for result, spec in zip(node.args[0], specs, strict=True)  # type: ignore[arg-type]
             if spec.kind is OutputKind.USER_OUTPUT
         ]
-        self._graph.output(
-            results[0] if len(results) == 1 else dict(zip(self._outputs, results, strict=True))
-        )
+        self._graph.output(results[0] if len(results) == 1 else dict(zip(self._outputs, results, strict=True)))
 
 
 def _is_mutable(node: fx.Node) -> bool:

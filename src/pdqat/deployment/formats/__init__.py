@@ -130,7 +130,14 @@ def _open_qonnx(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]
     for name, file in (("file.onnx", read_onnx(path)), ("codes.onnx", looking)):
         (folder / name).write_bytes(with_functions(file).SerializeToString())
     plain, shown = (load(ONNX_RUNTIME, folder / name) for name in ("file.onnx", "codes.onnx"))
-    return [Opened(ONNX_RUNTIME, plain, GridSession(shown, output_names(model.followed.module.graph), read, added), in_integers=False)]
+    return [
+        Opened(
+            ONNX_RUNTIME,
+            plain,
+            GridSession(shown, output_names(model.followed.module.graph), read, added),
+            in_integers=False,
+        )
+    ]
 
 
 def _write_program(model: Deployable, path: Path, _: bool) -> None:

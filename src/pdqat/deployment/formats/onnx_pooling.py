@@ -151,9 +151,7 @@ def _linear(file: Emitter, x: Value, corners: bool, factors: Sequence[float] | N
     )
     if not exact:
         scales = file.constant([1.0, 1.0, *(factors or [])], "float32")
-        return file.emit(
-            "Resize", [x.name, "", scales], mode="linear", coordinate_transformation_mode=coordinates
-        )
+        return file.emit("Resize", [x.name, "", scales], mode="linear", coordinate_transformation_mode=coordinates)
     sizes = file.sizes(file.made.shape, file.made.large.shape)
     return file.emit("Resize", [x.name, "", "", sizes], mode="linear", coordinate_transformation_mode=coordinates)
 

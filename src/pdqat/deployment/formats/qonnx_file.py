@@ -51,9 +51,7 @@ def to_qonnx(model: Deployable) -> "onnx.ModelProto":
     return file
 
 
-def with_codes(
-    path: Path, model: Deployable
-) -> tuple["onnx.ModelProto", list[QuantizedTensor], list[QuantizedTensor]]:
+def with_codes(path: Path, model: Deployable) -> tuple["onnx.ModelProto", list[QuantizedTensor], list[QuantizedTensor]]:
     """A file with what its Quant nodes make of activations as outputs too, and which those are: read and added."""
     file = read_onnx(path)
     wanted, writer = _written(model)

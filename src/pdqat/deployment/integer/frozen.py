@@ -25,17 +25,8 @@ class ByLayer(Generic[Known]):
     """Of what layers and norms make whose outputs are summands."""
 
 
-class LayerCodes(ByLayer[Tensor]):
-    """Codes."""
-
-    def rows(self, index: Tensor) -> "LayerCodes":
-        """Of some samples."""
-        return LayerCodes(
-            *(
-                {name: [tensor[index] for tensor in calls] for name, calls in per_name.items()}
-                for per_name in (self.read, self.added)
-            )
-        )
+LayerCodes = ByLayer[Tensor]
+"""Codes."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +69,9 @@ class Frozen:
         known = {}
         for _, name in (*self.reads, *self.adds):
             operation = self.module.get_submodule(name)
-            is_folded = isinstance(operation, RequantizedProduct | SumsToCodes)
-            known[name] = PerChannel(operation.most_off, operation.channel_dim) if is_folded else NOWHERE  # type: ignore[union-attr]
+            known[name] = NOWHERE
+            if isinstance(operation, RequantizedProduct | SumsToCodes):
+                known[name] = PerChannel(operation.most_off, operation.channel_dim)
         return ByLayer(_by_call(self.reads, known), _by_call(self.adds, known))
 
 

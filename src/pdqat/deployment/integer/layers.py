@@ -86,7 +86,7 @@ def _padding(name: str, padding: Any, dilation: tuple[int, ...], kernel: tuple[i
 
 def plain_layer(name: str, layer: PrecisionLayer, rows: Tensor) -> nn.Module:
     """A layer of torch's own that computes the layer's operation with a weight in rows."""
-    plain = _empty(name, layer, rows)
+    plain: nn.Module = _empty(name, layer, rows)
     weight = layer.from_rows(rows).contiguous() if is_transposed(layer) else rows
     plain.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
     if layer.bias is not None:
@@ -97,7 +97,7 @@ def plain_layer(name: str, layer: PrecisionLayer, rows: Tensor) -> nn.Module:
 def _empty(name: str, layer: PrecisionLayer, rows: Tensor) -> Any:
     """Without numbers, which would be drawn at random."""
     if isinstance(layer, PrecisionEmbedding):
-        return nn.Embedding(*rows.shape, padding_idx=layer.padding_idx, device="meta")
+        return nn.Embedding(rows.shape[0], rows.shape[1], layer.padding_idx, device="meta")
     has_bias = layer.bias is not None
     if rows.dim() == 2:
         return nn.Linear(rows.shape[1], rows.shape[0], has_bias, device="meta")

@@ -67,7 +67,7 @@ class IntegerProduct(nn.Module):
 
     def inputs_first(self, weight: Tensor) -> Tensor:
         """A transposed convolution's weight as torch and files have it: input channels first, group by group."""
-        apart = weight.unflatten(0, (self.convolution["groups"], -1)).transpose(1, 2)
+        apart = weight.view(self.convolution["groups"], -1, *weight.shape[1:]).transpose(1, 2)
         return apart.flatten(0, 1).contiguous()
 
 
