@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from pdqat.constraints import Bound
+from pdqat.constraints import Bound, OutputConstraint
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian, Loss, Terms
 from pdqat.layers import Gradient, Network
@@ -58,6 +58,12 @@ class TaskProblem(nn.Module):
 
 Problem = Lagrangian | TaskProblem
 """What can be trained, evaluated, ranked and planned for."""
+
+
+def class_dim_of(problem: Problem) -> int | None:
+    """The dimension of the output in which classes stand, where a problem says so."""
+    constraints = problem.constraints if isinstance(problem, Lagrangian) else ()
+    return next((it.class_dim for it in constraints if isinstance(it, OutputConstraint)), None)
 
 
 def check_problem(given: object) -> None:

@@ -103,7 +103,7 @@ def chain() -> tuple[Lagrangian, Chain, Tensor]:
     torch.manual_seed(0)
     model, x = Chain(), drawn(40, 6)
     plain = copy.deepcopy(model)
-    problem = Lagrangian(prepare(model, x, 2), F.cross_entropy)
+    problem = Lagrangian(prepare(model, x, 2, quantizer="dorefa"), F.cross_entropy)
     set_multipliers(problem)
     return problem.eval(), plain, x
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from torch import nn
 from torch.nn.utils.parametrize import ParametrizationList
+from torch.nn.utils.spectral_norm import SpectralNorm
+from torch.nn.utils.weight_norm import WeightNorm
 
 from pdqat.errors import InputError
 from pdqat.layers.kinds import LAYERS, kind_of
@@ -19,6 +21,7 @@ from pdqat.rules import check_all_match, resolve
 
 PlanLike = str | int | Precision | BitPlan
 RECURRENT = (nn.RNNBase, nn.RNNCellBase)
+UNKNOWN = "is not a kind of layer that pdqat quantises"
 SHOWN = 4
 """So many names stand for a group of layers in a message."""
 
@@ -55,6 +58,10 @@ class Candidates:
         kind = kind_of(plain)
         if isinstance(module, nn.Embedding) and module.max_norm is not None:
             self.left_alone[name] = "Embedding with max_norm changes its weights in every forward"
+        elif any(isinstance(hook, WeightNorm | SpectralNorm) for hook in module._forward_pre_hooks.values()):
+            self.left_alone[name] = (
+                "torch.nn.utils' old norms of weights can't be copied; use torch.nn.utils.parametrizations"
+            )
         elif kind is not None:
             self.kinds[name], self.modules[name] = kind, module
         elif isinstance(module, tuple(LAYERS)):
@@ -74,7 +81,7 @@ class Candidates:
         elif isinstance(module, SplitAttention | ParametrizationList):
             return  # its projections are layers, and what it computes is a layer's weight
         elif plain not in NORMS and any(parameter.dim() > 1 for parameter in module.parameters(recurse=False)):
-            self.left_alone[name] = f"{plain.__name__} is not a kind of layer that pdqat quantises"
+            self.left_alone[name] = f"{plain.__name__} {UNKNOWN}"
 
     def drop(self, name: str, reason: str) -> None:
         """Leave a layer alone after all."""
@@ -91,7 +98,7 @@ class Candidates:
             elif name not in seen.calls:
                 self.drop(name, "not called with the example input")
         for name, functions in seen.strays.items():
-            if name not in self.kinds:
+            if name not in self.kinds and self.left_alone.get(name, UNKNOWN).endswith(UNKNOWN):
                 listed = ", ".join(sorted(functions))
                 self.left_alone[name or "(the model itself)"] = (
                     f"{listed} on its own parameters is not a layer; make it nn.Linear or nn.Conv to have it quantised"

@@ -11,11 +11,13 @@ from torch import Tensor, nn
 from pdqat.batches import each_tensor, on_device
 from pdqat.errors import InputError
 from pdqat.layers.block import BlockTwin
+from pdqat.layers.coverage import Coverage
 from pdqat.layers.interface import Interface
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.projection import join_
 from pdqat.layers.recorder import Recorder
+from pdqat.layers.sizes import layer_sizes
 from pdqat.layers.state import Gradient, ViewState
 from pdqat.layers.writing import new_weights, write
 from pdqat.precision import BitPlan
@@ -124,6 +126,19 @@ class Network(nn.Module):
         names = next(iter(self.plans.values())).precisions if self.plans else ()
         return {name: by_name[name] for name in names}
 
+    @property
+    def coverage(self) -> Coverage:
+        """The share of the model's weights and operations that is quantised, and why the rest is not; print it."""
+        sizes = layer_sizes(self, every=True)
+        added = {part for module in self._aware() for part in (*module.views.modules(), *module.sums.modules())}
+        plain = (module for module in self.model.modules() if module not in added)
+        own = {parameter: parameter.numel() for module in plain for parameter in module.parameters(recurse=False)}
+        operations = sum(size.operations for size in sizes.values())
+        return Coverage({name: sizes[name] for name in self.layers}, sum(own.values()), operations, self.left_alone)
+
+    def _aware(self) -> Iterator[PrecisionLayer | PrecisionNorm]:
+        return (module for module in self.model.modules() if isinstance(module, PrecisionLayer | PrecisionNorm))
+
     def watch_block(self, name: str) -> None:
         """Let the submodule of that name be compared with its full-precision twin."""
         modules = dict(self.model.named_modules())
@@ -135,6 +150,7 @@ class Network(nn.Module):
         hooks = modules[name]._forward_hooks.values()
         if not any(isinstance(hook, BlockTwin) for hook in hooks):
             twin = BlockTwin(name, inside[-1].channel_dim, self.state)
+            modules[name].register_forward_pre_hook(twin.before)
             modules[name].register_forward_hook(twin, with_kwargs=True)
 
     def restore(self, bake: bool = False, plan: str | BitPlan | None = None) -> nn.Module:
@@ -162,7 +178,8 @@ class Network(nn.Module):
                     del module._forward_hooks[key]
                     module._forward_hooks_with_kwargs.pop(key, None)
             for key, pre_hook in list(module._forward_pre_hooks.items()):
-                if pre_hook is call_every_layer and plan is None:
+                of_a_twin = isinstance(getattr(pre_hook, "__self__", None), BlockTwin)
+                if of_a_twin or (pre_hook is call_every_layer and plan is None):
                     del module._forward_pre_hooks[key]
             if isinstance(module, PrecisionLayer | PrecisionNorm):
                 module.restore_()

@@ -12,13 +12,14 @@ from pdqat.layers.choosing import Candidates, PlanLike, plans_for
 from pdqat.layers.interface import Interface, OutputChoice
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
+from pdqat.layers.modes import evaluating
 from pdqat.layers.network import Network, Preparation, call_every_layer
 from pdqat.layers.norm import NORMS, PrecisionNorm
 from pdqat.layers.own_forward import OwnForward
 from pdqat.layers.projection import join_, split_
 from pdqat.layers.rounding import Rounding
 from pdqat.layers.state import ViewState
-from pdqat.layers.trace import Trace, evaluating, trace
+from pdqat.layers.trace import Trace, trace
 from pdqat.precision import BitPlan, Precision
 from pdqat.quantizers import PowerOfTwo, Scheme
 from pdqat.quantizers import scheme as find_scheme

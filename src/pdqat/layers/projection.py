@@ -121,9 +121,17 @@ def why_not_split(attention: nn.MultiheadAttention) -> str | None:
     return None
 
 
+class PaddedEncoder(nn.TransformerEncoder):
+    """An encoder that keeps padded batches as they are: nested ones would be computed past its layers."""
+
+    use_nested_tensor = property(lambda _: False)
+
+
 def split_(model: nn.Module) -> None:
     """Split every attention in a model that can be, in place."""
     for module in list(model.modules()):
+        if type(module) is nn.TransformerEncoder:
+            module.__class__ = PaddedEncoder
         if isinstance(module, nn.MultiheadAttention) and why_not_split(module) is None:
             for index, part in enumerate(PARTS):
                 module.add_module(part, Projection(module, index).train(module.training))
@@ -132,9 +140,11 @@ def split_(model: nn.Module) -> None:
 
 def join_(model: nn.Module) -> None:
     """Make every attention that was split torch's own again, in place."""
-    attention: Any
-    for attention in list(model.modules()):
-        if isinstance(attention, SplitAttention):
+    module: Any
+    for module in list(model.modules()):
+        if isinstance(module, PaddedEncoder):
+            module.__class__ = nn.TransformerEncoder  # type: ignore[assignment]
+        if isinstance(module, SplitAttention):
             for part in PARTS:
-                delattr(attention, part)
-            attention.__class__ = nn.MultiheadAttention  # type: ignore[assignment]
+                delattr(module, part)
+            module.__class__ = nn.MultiheadAttention  # type: ignore[assignment]

@@ -1,15 +1,18 @@
 """How large the layers of a network are: what budgets count."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from pdqat.batches import first_rows
 from pdqat.layers.layer import PrecisionLayer
-from pdqat.layers.network import Network
+from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
-from pdqat.layers.trace import evaluating
+
+if TYPE_CHECKING:
+    from pdqat.layers.network import Network
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,7 @@ class LayerSize:
 
 
 @torch.no_grad()
-def layer_sizes(net: Network, every: bool = False) -> dict[str, LayerSize]:
+def layer_sizes(net: "Network", every: bool = False) -> dict[str, LayerSize]:
     """Of every layer that can be quantised, for one sample of the example that the network was prepared with.
 
     Args:

@@ -11,13 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from pdqat.errors import InputError
 from pdqat.layers.interface import Interface
+from pdqat.layers.modes import differentiable
 from pdqat.layers.own_forward import OPERATIONS, Call, Operation, WatchOperations
+from pdqat.layers.paths import LayerCall, added_into, norms_after, read_through, sources, streams_of
 
 
 @dataclass
@@ -73,24 +74,24 @@ def trace(
         example: a batch of inputs.
         own_forward: layers that are watched at the operation that their forward ends in, not at their own output.
     """
-    result, made, ends = Trace(), dict[Any, _Call](), list[Any]()
-    calls: list[_Call] = []
+    result, made, ends = Trace(), dict[Any, LayerCall](), list[Any]()
+    calls: list[LayerCall] = []
     at_a_norm: set[int] = set()
 
     def after_layer(name: str, given: Tensor, output: Tensor) -> None:
         ends.append(given.grad_fn)
-        source = _read_through(given.grad_fn, made)
+        source = read_through(given.grad_fn, made)
         if source is not None:
             result.readers[source.name].add(name)
         result.calls.append(name)
-        calls.append(_Call(len(calls), name, reads=_sources(given.grad_fn, made)))
+        calls.append(LayerCall(len(calls), name, reads=sources(given.grad_fn, made)))
         made[output.grad_fn] = calls[-1]
 
     def after_norm(name: str, given: Tensor, output: Tensor) -> None:
         ends.append(given.grad_fn)
-        terms = [call for call in _added_into(given.grad_fn, made) if call.name in layers]
+        terms = [call for call in added_into(given.grad_fn, made) if call.name in layers]
         entering = tuple(term for term in terms if term.number not in at_a_norm)
-        calls.append(_Call(len(calls), name, entering, _sources(given.grad_fn, made)))
+        calls.append(LayerCall(len(calls), name, entering, sources(given.grad_fn, made)))
         at_a_norm.update(term.number for term in terms)
         made[output.grad_fn] = calls[-1]
 
@@ -112,7 +113,7 @@ def trace(
         _watched(norms, after_norm),
         _running(model, running, result.called),
         WatchOperations(after_operation),
-        _differentiable(model),
+        differentiable(model),
     ):
         args, kwargs = interface.arguments(example)
         try:
@@ -120,9 +121,9 @@ def trace(
         except Exception as error:
             raise InputError(f"the model can't process the example input ({describe(example)}): {error}") from error
     output = interface.compared(returned)
-    result.norm_after = _settled(calls)
-    result.streams = _streams([*ends, output.grad_fn], made)
-    _mark_ends(result, calls, [call for call in calls if call.name in layers], _sources(output.grad_fn, made))
+    result.norm_after = norms_after(calls)
+    result.streams = streams_of([*ends, output.grad_fn], made)
+    _mark_ends(result, calls, [call for call in calls if call.name in layers], sources(output.grad_fn, made))
     result.output_shape = tuple(output.shape)
     return result
 
@@ -138,16 +139,16 @@ def describe(example: Any) -> str:
     return type(example).__name__
 
 
-def _mark_ends(result: Trace, calls: "list[_Call]", of_layers: "list[_Call]", reaching: "set[_Call]") -> None:
+def _mark_ends(result: Trace, calls: list[LayerCall], of_layers: list[LayerCall], reaching: set[LayerCall]) -> None:
     """Sort layers by what their calls read and what reads them, directly or through norms."""
-    behind_norms: dict[_Call, set[_Call]] = {}
+    behind_norms: dict[LayerCall, set[LayerCall]] = {}
     layers = set(of_layers)
     for call in calls:  # in order, so that what a call reads is known
-        sources = set[_Call]()
+        sources = set[LayerCall]()
         for source in call.reads:
             sources |= {source} if source in layers else behind_norms[source]
         behind_norms[call] = sources
-    has_effect = set[_Call]()
+    has_effect = set[LayerCall]()
     waiting = list(reaching)
     while waiting:
         call = waiting.pop()
@@ -158,118 +159,6 @@ def _mark_ends(result: Trace, calls: "list[_Call]", of_layers: "list[_Call]", re
     result.first = {call.name for call in of_layers if not behind_norms[call]}
     result.last = {call.name for call in of_layers if call in has_effect and call not in read}
     result.without_effect = {call.name for call in of_layers} - {call.name for call in of_layers if call in has_effect}
-
-
-def _sources(node: Any, made: "Mapping[Any, _Call]") -> "set[_Call]":
-    """The calls from which a tensor was made, without a call in between."""
-    nodes, seen, sources = [node], set(), set[_Call]()
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node in made:
-            sources.add(made[node])
-        else:
-            nodes.extend(parent for parent, _ in node.next_functions)
-    return sources
-
-
-@dataclass(frozen=True)
-class _Call:
-    """One call of a layer or norm; for a norm, the layer calls whose outputs enter a norm here for the first time."""
-
-    number: int
-    name: str
-    entering: tuple["_Call", ...] = ()
-    reads: set["_Call"] = field(default_factory=set, compare=False)
-    """The calls whose outputs it reads, without a call in between."""
-
-
-def _settled(calls: list[_Call]) -> dict[str, str]:
-    """Layers whose every call enters the same norm, and nothing else waits there when it does."""
-    norms_of: dict[str, set[str]] = defaultdict(set)
-    for call in calls:
-        for layer in call.entering:
-            norms_of[layer.name].add(call.name)
-    norm_after = {layer: min(norms) for layer, norms in norms_of.items() if len(norms) == 1}
-    waiting: dict[str, set[_Call]] = defaultdict(set)
-    unclear: set[_Call] = set()
-    for call in calls:
-        if call.name in norm_after:
-            waiting[norm_after[call.name]].add(call)
-        else:
-            here = {layer for layer in call.entering if layer.name in norm_after}
-            unclear |= waiting[call.name] ^ here
-            waiting[call.name].clear()
-    unclear = unclear.union(*waiting.values())
-    return {layer: norm for layer, norm in norm_after.items() if layer not in {call.name for call in unclear}}
-
-
-def _added_into(node: Any, made: Mapping[Any, _Call]) -> Iterator[_Call]:
-    """The calls that made the terms of a sum."""
-    nodes, seen = [node], set()
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node in made:
-            yield made[node]
-        elif type(node).__name__ == "AddBackward0" and node._saved_alpha == 1:
-            nodes.extend(parent for parent, _ in node.next_functions)
-
-
-def _streams(ends: list[Any], made: Mapping[Any, _Call]) -> list[frozenset[str]]:
-    """The names behind every addition, those that flow together in one set; without sets that have unknown terms."""
-    streams: list[set[str | None]] = []
-    known: dict[Any, set[str | None]] = {}
-    nodes, seen = list(ends), set()
-    while nodes:
-        node = nodes.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node not in made or node in ends:
-            nodes.extend(parent for parent, _ in node.next_functions)
-        if type(node).__name__ == "AddBackward0":
-            terms = _terms(node, made, known)
-            apart = [each for each in streams if not each & (terms - {None})]
-            joined = [each for each in streams if each & (terms - {None})]
-            streams = [*apart, terms.union(*joined)]
-    return [frozenset(name for name in each if name is not None) for each in streams if None not in each]
-
-
-def _terms(node: Any, made: Mapping[Any, _Call], known: dict[Any, set[str | None]]) -> set[str | None]:
-    """What is added up in a node; None for a term that no layer or norm made, or that is scaled."""
-    if node not in known:
-        kind = type(node).__name__
-        parents = [parent for parent, _ in node.next_functions] if node is not None else []
-        keeps_multiples = kind in _KEEP_MULTIPLES or (kind in _CLAMPS and _clamps_at_0_and_1(node))
-        if node in made:
-            known[node] = {made[node].name}
-        elif kind == "AddBackward0" and node._saved_alpha == 1:
-            known[node] = set().union(*(_terms(parent, made, known) for parent in parents))
-        else:
-            known[node] = _terms(parents[0], made, known) if keeps_multiples else {None}
-    return known[node]
-
-
-_KEEP_MULTIPLES = ("ReluBackward0", "MaxPool2DWithIndicesBackward0", "ViewBackward0", "CloneBackward0")
-_CLAMPS = ("ClampBackward0", "ClampBackward1", "ClampMinBackward0", "HardtanhBackward0")
-
-
-def _clamps_at_0_and_1(node: Any) -> bool:
-    limits = [getattr(node, f"_saved_{name}", None) for name in ("min", "max", "min_val", "max_val")]
-    return all(limit is None or limit in (0, 1) for limit in limits)
-
-
-def _read_through(node: Any, made: Mapping[Any, _Call]) -> _Call | None:
-    """The call that made a tensor, seen through functions of one tensor such as clip, ReLU and pooling."""
-    while node is not None and node not in made:
-        parents = [parent for parent, _ in node.next_functions if parent is not None]
-        node = parents[0] if len(parents) == 1 else None
-    return None if node is None else made[node]
 
 
 @contextmanager
@@ -309,28 +198,3 @@ def _running(model: nn.Module, names: list[str], called: set[str]) -> Iterator[N
 
 def _drop_last(names: list[str]) -> None:
     names.pop()
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, then every module's own again."""
-    modes = {module: module.training for module in model.modules()}
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
-
-
-@contextmanager
-def _differentiable(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode with every parameter part of the graph, and back as it was."""
-    needs = {parameter: parameter.requires_grad for parameter in model.parameters()}
-    model.requires_grad_(True)
-    try:
-        with torch.enable_grad(), evaluating(model):
-            yield
-    finally:
-        for parameter, need in needs.items():
-            parameter.requires_grad_(need)

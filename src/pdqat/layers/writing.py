@@ -4,9 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import parametrize, remove_spectral_norm, remove_weight_norm
-from torch.nn.utils.spectral_norm import SpectralNorm
-from torch.nn.utils.weight_norm import WeightNorm
+from torch.nn.utils import parametrize
 
 from pdqat.errors import InputError
 from pdqat.layers.layer import PrecisionLayer
@@ -42,11 +40,6 @@ def write(weights: Mapping[nn.Module, Tensor]) -> None:
             continue
         if parametrize.is_parametrized(layer):
             _unparametrize(layer, value)
-        for hook in list(layer._forward_pre_hooks.values()):
-            if isinstance(hook, WeightNorm):
-                remove_weight_norm(layer, hook.name)
-            elif isinstance(hook, SpectralNorm):
-                remove_spectral_norm(layer, hook.name)
         _weight(layer).copy_(value)
 
 

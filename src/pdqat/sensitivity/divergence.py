@@ -5,7 +5,7 @@ from torch import Tensor
 
 from pdqat.batches import Batches, samples_in
 from pdqat.layers.layer import PrecisionLayer
-from pdqat.layers.trace import evaluating
+from pdqat.layers.modes import evaluating
 from pdqat.precision import FULL, BitPlan
 from pdqat.sensitivity.low_layers import (
     check_full_view,
@@ -35,7 +35,7 @@ def only_low(problem: Problem, batches: Batches) -> dict[str, float]:
         distance = output_distance_of(problem, full, target)
         for name in sums:
             with full_view(problem, {name: in_low}) as net:
-                sums[name] += float(distance.between(full, net.call(inputs))) * samples_in(inputs)
+                sums[name] += float(distance(full, net.call(inputs))) * samples_in(inputs)
         samples += samples_in(inputs)
     return {name: total / samples for name, total in sums.items()}
 
@@ -53,10 +53,10 @@ def only_high(problem: Problem, batches: Batches) -> dict[str, float]:
             full = net.call(inputs)
             distance = output_distance_of(problem, full, target)
             with net.under(plan):
-                all_low = float(distance.between(full, net.call(inputs)))
+                all_low = float(distance(full, net.call(inputs)))
             for name, other in plans.items():
                 with net.state.under(other):
-                    one_high = float(distance.between(full, net.call(inputs)))
+                    one_high = float(distance(full, net.call(inputs)))
                 sums[name] += (all_low - one_high) * samples_in(inputs)
             samples += samples_in(inputs)
     return {name: total / samples for name, total in sums.items()}

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pdqat.classes import class_dims
 from pdqat.constraints import ActivationConstraint, OutputConstraint, OutputDistance
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Distance, Network
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
+from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
-from pdqat.layers.trace import evaluating
-from pdqat.metric import are_labels
 from pdqat.precision import BitPlan
 from pdqat.task import Problem, TaskProblem, check_problem
 
@@ -96,13 +96,18 @@ def layer_distance_of(problem: Problem) -> Distance:
     )
 
 
-def output_distance_of(problem: Problem, output: Any, target: Any) -> OutputDistance:
+def output_distance_of(problem: Problem, output: Tensor, target: Any) -> Callable[[Tensor, Tensor], Tensor]:
     """How far outputs are apart: squared or by the divergence, which unlike the cross-entropy is 0 at equality.
 
     A problem without an output constraint does not say; there class labels, if the target is such, mean divergence.
     """
     constraints = problem.constraints if isinstance(problem, Lagrangian) else ()
-    stated = next((it.distance for it in constraints if isinstance(it, OutputConstraint)), None)
+    stated = next((it for it in constraints if isinstance(it, OutputConstraint)), None)
     if stated is None:
-        return OutputDistance.KL if are_labels(output, target) else OutputDistance.SQUARED
-    return OutputDistance.SQUARED if stated is OutputDistance.SQUARED else OutputDistance.KL
+        dims = class_dims(output.shape, target)
+        return partial(OutputDistance.KL.between, class_dim=dims[0]) if dims else OutputDistance.SQUARED.between
+    stated = stated.for_target(output.shape, target)
+    if stated.distance is OutputDistance.SQUARED:
+        return OutputDistance.SQUARED.between
+    class_dim = stated.class_dim
+    return partial(OutputDistance.KL.between, class_dim=1 if class_dim is None else class_dim)

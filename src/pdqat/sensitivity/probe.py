@@ -12,8 +12,8 @@ import torch
 
 from pdqat.batches import Batches, samples_in
 from pdqat.layers.layer_quantizers import Candidates
+from pdqat.layers.modes import evaluating
 from pdqat.layers.recorder import Recorder, Request, candidate_name
-from pdqat.layers.trace import evaluating
 from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.low_layers import layer_distance_of, low_layers, plan_of
 from pdqat.task import Problem

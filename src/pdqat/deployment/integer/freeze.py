@@ -31,6 +31,7 @@ from pdqat.errors import InputError
 from pdqat.layers.kinds import PrecisionEmbedding
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
+from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS
 from pdqat.precision import BitPlan
