@@ -1,6 +1,6 @@
-"""Graphs of functions in real numbers, as symbolic tracing and torch.export give them, and files of them in runtimes."""
+"""Graphs of functions, as symbolic tracing and torch.export give them, and their files in both runtimes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -77,7 +77,9 @@ def exported(module: nn.Module, example: tuple[Tensor, ...]) -> fx.GraphModule:
     return fx.GraphModule(graph_module, graph_module.graph)
 
 
-def run_file(graph: fx.GraphModule, example: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> dict[str, dict[str, Tensor]]:
+def run_file(
+    graph: fx.GraphModule, example: tuple[Tensor, ...], inputs: tuple[Tensor, ...]
+) -> dict[str, dict[str, Tensor]]:
     """The graph's file in both runtimes: runtime, output, numbers."""
     content = GraphWriter(graph, example).model().SerializeToString()
     options = onnxruntime.SessionOptions()
@@ -90,5 +92,7 @@ def run_file(graph: fx.GraphModule, example: tuple[Tensor, ...], inputs: tuple[T
     settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
     compiled = core.compile_model(core.read_model(content), "CPU", settings)
     results = compiled(feed)
-    by_name = {name: torch.from_numpy(np.array(results[port])) for port in compiled.outputs for name in port.get_names()}
+    by_name = {
+        name: torch.from_numpy(np.array(results[port])) for port in compiled.outputs for name in port.get_names()
+    }
     return {"onnxruntime": made, "openvino": {name: by_name[name] for name in names}}

@@ -11,8 +11,6 @@ from graphs_of_functions import Functions, Together, exported, run_file, symboli
 from pdqat.deployment.bounds.real import BOUNDED, RealSpans
 from pdqat.deployment.bounds.span import Span
 from pdqat.deployment.formats.onnx_functions import KNOWN, unknown_calls
-from pdqat.deployment.formats.onnx_graph import GraphWriter
-from pdqat.errors import InputError
 
 WIDE = 1e-3
 """How wide a span of known inputs may be, relative to its largest number."""
@@ -55,30 +53,37 @@ ACTIVATIONS: Functions = {
         name: getattr(F, name)
         for name in ("leaky_relu", "elu", "celu", "gelu", "silu", "hardswish", "hardsigmoid", "hardtanh", "relu6")
     },
-    **{"mish": F.mish, "softplus": F.softplus, "ceil": torch.ceil},
+    "mish": F.mish,
+    "softplus": F.softplus,
+    "ceil": torch.ceil,
     "steep_softplus": lambda x: F.softplus(x, beta=2.0),
     "gelu_by_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    **{"log": lambda x: (x.abs() + 0.1).log(), "sqrt": lambda x: x.abs().sqrt()},
-    **{"rsqrt": lambda x: (x * x + 0.1).rsqrt(), "reciprocal": lambda x: (x.abs() + 0.5).reciprocal()},
-    **{"pow2": lambda x: x**2, "pow3": lambda x: x**3, "pow4": lambda x: x**4},
+    "log": lambda x: (x.abs() + 0.1).log(),
+    "sqrt": lambda x: x.abs().sqrt(),
+    "rsqrt": lambda x: (x * x + 0.1).rsqrt(),
+    "reciprocal": lambda x: (x.abs() + 0.5).reciprocal(),
+    "pow2": lambda x: x**2,
+    "pow3": lambda x: x**3,
+    "pow4": lambda x: x**4,
     "pow_half": lambda x: (x.abs() + 1) ** -0.5,
     "pow_other": lambda x: (x.abs() + 1).pow(1.7),
     "elu_of": lambda x: F.elu(x, 0.5),
-    **{"clamp": lambda x: x.clamp(-0.5, 0.7), "clamp_min": lambda x: x.clamp_min(0.1)},
+    "clamp": lambda x: x.clamp(-0.5, 0.7),
+    "clamp_min": lambda x: x.clamp_min(0.1),
     "clamp_max": lambda x: x.clamp_max(0.1),
     "leaky": lambda x: F.leaky_relu(x, 0.3),
 }
 ARITHMETIC: Functions = {
     "add": lambda x, y: x + y,
-    "add_number": lambda x, y: x + 2,
+    "add_number": lambda x, _: x + 2,
     "add_alpha": lambda x, y: torch.add(x, y, alpha=0.3),
     "sub": lambda x, y: x - y,
     "sub_alpha": lambda x, y: torch.sub(x, y, alpha=3),
-    "rsub": lambda x, y: 1.5 - x,
+    "rsub": lambda x, _: 1.5 - x,
     "mul": lambda x, y: x * y,
     "div": lambda x, y: x / (y.abs() + 1),
-    "div_number": lambda x, y: x / 3,
-    "reciprocal_of": lambda x, y: 2.0 / (y.abs() + 1),
+    "div_number": lambda x, _: x / 3,
+    "reciprocal_of": lambda _, y: 2.0 / (y.abs() + 1),
     "maximum": torch.maximum,
     "minimum": torch.minimum,
     "clamp_tensors": lambda x, y: torch.clamp(x, min=y, max=y + 0.5),
@@ -87,8 +92,10 @@ ARITHMETIC: Functions = {
     "masked_fill": lambda x, y: x.masked_fill((x < 0) & (y >= 0), -2.0),
     "masks": lambda x, y: ((x < 0).logical_or(y > 0).logical_not() | (x != y)).float(),
     "equal": lambda x, y: (x == x).to(torch.float32) + (~(x == y)).float(),
-    "counts": lambda x, y: ((x > 0).long().cumsum(1) * 2).float(),
-    "counted": lambda x, y: (x > 0).sum(1).float() / 2,
+    "counts": lambda x, _: ((x > 0).long().cumsum(1) * 2).float(),
+    "counted": lambda x, _: (x > 0).sum(1).float() / 2,
+    "place": lambda x, _: ((x > 0).long() * torch.arange(6)).argmax(1).float(),
+    "last": lambda x, _: (x > 0).int().argmin(-1, keepdim=True).float(),
     "whole": lambda x, y: ((x > 0).int() + 1).float() * y,
     "like": lambda x, y: x + torch.ones_like(y) - torch.full_like(x, 0.25) + x.new_zeros(x.shape),
 }
@@ -143,8 +150,8 @@ PRODUCTS: Functions = {
     "linear": lambda x, y: F.linear(x, y[0, :2]),
     "einsum": lambda x, y: torch.einsum("bij,bkj->bik", x, y),
     "attention": lambda x, y: F.scaled_dot_product_attention(x, y, y),
-    "causal": lambda x, y: F.scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3),
-    "masked": lambda x, y: F.scaled_dot_product_attention(
+    "causal": lambda x, _: F.scaled_dot_product_attention(x, x, x, is_causal=True, scale=0.3),
+    "masked": lambda x, _: F.scaled_dot_product_attention(
         x, x, x, attn_mask=torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril(1)
     ),
     "added_mask": lambda x, y: F.scaled_dot_product_attention(x, y, y, attn_mask=x[:, :, :4] > -9),
@@ -197,7 +204,9 @@ SHAPES: Functions = {
     "flip": lambda x: x.flip(2, 3),
     "roll": lambda x: torch.roll(x, (1, -1), (2, 3)),
     "pad": lambda x: F.pad(x, (1, 2, 0, 1), value=0.5),
-    "pad_reflect": lambda x: F.pad(x, (1, 2), mode="reflect") if x.dim() == 3 else F.pad(x, (1, 2, 1, 0), mode="reflect"),
+    "pad_reflect": lambda x: (
+        F.pad(x, (1, 2), mode="reflect") if x.dim() == 3 else F.pad(x, (1, 2, 1, 0), mode="reflect")
+    ),
     "pad_edge": lambda x: F.pad(x, (2, 1, 1, 0), mode="replicate"),
     "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2),
     "places": lambda x: x[:, :, 0] + torch.arange(x.shape[3], dtype=torch.float32),

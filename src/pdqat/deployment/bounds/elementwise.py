@@ -26,8 +26,8 @@ class Error:
 
     def around(self, result: Span, given: Span) -> Span:
         """The span of a result, with what float32 adds."""
-        size = self.relative * result.size + self.absolute
-        return result.widened(size + self.of_input * given.size if self.of_input else size)
+        fixed = self.absolute + (self.of_input * given.size if self.of_input else 0.0)
+        return result.moved(self.relative * result.low.abs() + fixed, self.relative * result.high.abs() + fixed)
 
 
 RISING: dict[str, Error] = {
@@ -167,7 +167,9 @@ def prelu(x: Span, weight: Any) -> Span:
     shape = (-1, *[1] * (x.low.dim() - 2)) if x.low.dim() > 1 else (-1,)
     below = Span(x.low.clamp(max=0), x.high.clamp(max=0))
     falling = elementwise_product(below, Span(slopes.low.view(shape), slopes.high.view(shape)))
-    low, high = (torch.where(end > 0, end, falling_end) for end, falling_end in ((x.low, falling.low), (x.high, falling.high)))
+    low, high = (
+        torch.where(end > 0, end, falling_end) for end, falling_end in ((x.low, falling.low), (x.high, falling.high))
+    )
     crosses = (x.low < 0) & (x.high > 0)
     high = torch.where(crosses, torch.maximum(high, falling.high), high)
     low = torch.where(crosses, torch.minimum(low, falling.low), low)
@@ -259,11 +261,27 @@ def converted(x: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -
 
 
 RULES: dict[str, Callable[..., Any]] = {
-    **{"add": add, "sub": sub, "rsub": rsub, "mul": mul, "div": div, "square": square, "neg": negative},
-    **{"reciprocal": reciprocal, "rsqrt": rsqrt, "pow": power, "gelu": gelu, "prelu": prelu},
-    **{"sin": wave(torch.sin), "cos": wave(torch.cos), "where": where, "masked_fill": masked_fill},
-    **{"clamp": clamp, "clamp_min": clamp, "maximum": lambda x, other: clamp(x, min=other)},
-    **{"minimum": lambda x, other: clamp(x, max=other), "clamp_max": lambda x, max: clamp(x, max=max)},  # noqa: A006
+    "add": add,
+    "sub": sub,
+    "rsub": rsub,
+    "mul": mul,
+    "div": div,
+    "square": square,
+    "neg": negative,
+    "reciprocal": reciprocal,
+    "rsqrt": rsqrt,
+    "pow": power,
+    "gelu": gelu,
+    "prelu": prelu,
+    "sin": wave(torch.sin),
+    "cos": wave(torch.cos),
+    "where": where,
+    "masked_fill": masked_fill,
+    "clamp": clamp,
+    "clamp_min": clamp,
+    "maximum": lambda x, other: clamp(x, min=other),
+    "minimum": lambda x, other: clamp(x, max=other),
+    "clamp_max": lambda x, max: clamp(x, max=max),  # noqa: A006
     **{name: compared(name) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **dict.fromkeys(("logical_not", "bitwise_not"), negated),
     **dict.fromkeys(("logical_and", "bitwise_and"), both),

@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 from torch.fx.node import map_aggregate
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -13,14 +12,25 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from pdqat.deployment.bounds import elementwise, products, sums
 from pdqat.deployment.bounds.elementwise import RISING, VALLEYS, converted, span_of
 from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, average, line
-from pdqat.deployment.integer.functions import function_name, in_functions, tensors
+from pdqat.deployment.integer.functions import function_name, in_functions, reached, tensors
 from pdqat.deployment.integer.operations import Clip, ScaleShift, per_channel
 from pdqat.errors import InputError
 
 CHOICES = {
     *("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as", "expand"),
     *("expand_as", "broadcast_to", "permute", "transpose", "t", "T", "mT", "cat", "stack", "slice", "narrow"),
-    *("select", "getitem", "unbind", "split", "split_with_sizes", "chunk", "index", "index_select", "gather", "embedding"),
+    *(
+        "select",
+        "getitem",
+        "unbind",
+        "split",
+        "split_with_sizes",
+        "chunk",
+        "index",
+        "index_select",
+        "gather",
+        "embedding",
+    ),
     *("flip", "roll", "repeat", "pad", "constant_pad_nd", "pixel_shuffle", "contiguous", "clone", "detach"),
     *("lift_fresh_copy", "alias", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout"),
     *("relu", "relu6", "hardtanh", "amax", "amin", "max", "min", "floor", "ceil"),
@@ -48,6 +58,7 @@ class RealSpans(fx.Interpreter):
         super().__init__(in_functions(module))
         self.extra_traceback = False  # errors keep their one sentence
         self._node: fx.Node | None = None
+        self._reached = reached(self.graph)
 
     def run_node(self, n: fx.Node) -> Any:
         """Called by torch.fx."""
@@ -65,17 +76,24 @@ class RealSpans(fx.Interpreter):
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A function of tensors."""
-        assert self._node is not None
-        return span_of_function(target, function_name(self._node), args, kwargs, self._node.name)
+        return self._bounded(target, args, kwargs)
 
     def call_method(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A method of a tensor."""
-        assert self._node is not None
 
         def method(tensor: Any, *rest: Any, **named: Any) -> Any:
             return getattr(tensor, str(target))(*rest, **named)
 
-        return span_of_function(method, function_name(self._node), args, kwargs, self._node.name)
+        return self._bounded(method, args, kwargs)
+
+    def _bounded(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What no input reaches is a constant of the file, whatever makes it."""
+        assert self._node is not None
+        name = function_name(self._node)
+        made = span_of_function(function, name, args, kwargs, self._node.name)
+        if self._node not in self._reached or not isinstance(made, Tensor) or not made.is_floating_point():
+            return made
+        return Span.of(made, whole=name in CONVERSIONS)  # of whole numbers that are inputs
 
 
 def span_of_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -110,10 +128,12 @@ def span_of_function(
     given: list[Any] = []
     map_aggregate((args, kwargs), lambda part: given.append(part) if isinstance(part, Span | Tensor) else None)
     if not any(isinstance(part, Span) for part in given):
-        return _of_tensors(function, args, kwargs, given)
+        return function(*args, **kwargs)
     if name in OF_SIZES or name in FILLED:
         return function(*_ends(args, "low"), **_ends(kwargs, "low"))
-    kwargs = {key: value for key, value in kwargs.items() if value is not None and key not in ("inplace", "_stacklevel")}
+    kwargs = {
+        key: value for key, value in kwargs.items() if value is not None and key not in ("inplace", "_stacklevel")
+    }
     first = [kwargs.pop(key) for key in ("input", "self") if key in kwargs]
     args = (*first, *args)
     if name in ("max", "min") and len(args) > 1 and isinstance(args[1], Span | Tensor):
@@ -138,13 +158,6 @@ def span_of_function(
     if name in RESIZED:
         return _resized(span, lambda end: function(end, *args[1:], **kwargs))
     raise InputError(f"{node or name}: the function {name} has no bounds")
-
-
-def _of_tensors(function: Callable[..., Any], args: Any, kwargs: Any, given: list[Any]) -> Any:
-    """Constants stay what they are; real numbers that come from whole ones, which inputs may be, are spans."""
-    made = function(*args, **kwargs)
-    from_whole = any(not part.is_floating_point() for part in given)
-    return Span.of(made) if from_whole and isinstance(made, Tensor) and made.is_floating_point() else made
 
 
 def _chosen(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

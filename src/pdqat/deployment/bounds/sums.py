@@ -29,62 +29,70 @@ def _terms(x: Span, axes: Sequence[int]) -> int:
     return prod(x.low.shape[axis] for axis in axes)
 
 
+def _added(x: Any, terms: int, apply: Callable[[Tensor], Tensor], more: float = 0.0) -> Span:
+    """Sums in any order: v - e |v| rises with v, so the ends have the errors of their own terms."""
+    span = span_of(x)
+    result = Span(apply(span.low), apply(span.high), span.whole)
+    if span.whole and not more:
+        return result
+    units = (units_of_sum(terms) + more) * UNIT
+    return result.moved(units * apply(span.low.abs()), units * apply(span.high.abs()))
+
+
 def summed(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Span:
     """In any order."""
-    span = span_of(x)
-    axes = _axes(span, dim)
-    low, high, size = (end.sum(axes, keepdim) for end in (span.low, span.high, span.size))
-    result = Span(low, high, span.whole)
-    return result if span.whole else result.widened(units_of_sum(_terms(span, axes)) * UNIT * size)
+    axes = _axes(span_of(x), dim)
+    return _added(x, _terms(span_of(x), axes), lambda end: end.sum(axes, keepdim))
 
 
 def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Span:
-    """In any order."""
-    span = span_of(x)
-    axes = _axes(span, dim)
-    low, high, size = (end.mean(axes, keepdim) for end in (span.low, span.high, span.size))
-    return Span(low, high).widened((units_of_sum(_terms(span, axes)) + SINGLE) * UNIT * size)
+    """In any order, and divided."""
+    axes = _axes(span_of(x), dim)
+    return _added(x, _terms(span_of(x), axes), lambda end: end.mean(axes, keepdim), SINGLE)
 
 
 def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Span:
     """Sums of all that stand before."""
-    span = span_of(x)
-    low, high, size = (end.cumsum(dim) for end in (span.low, span.high, span.size))
-    result = Span(low, high, span.whole)
-    return result if span.whole else result.widened(units_of_sum(span.low.shape[dim]) * UNIT * size)
+    return _added(x, span_of(x).low.shape[dim], lambda end: end.cumsum(dim))
 
 
-def _spread(x: Span, axes: Sequence[int]) -> tuple[Span, Span, Tensor]:
-    """Numbers without their mean, their variance, and how far float32 is from it.
+def _place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Where the largest or smallest number is; between numbers that rounding can change nobody knows."""
 
-    The root of the variance moves by at most the root mean square of how far the numbers do, since taking the mean
-    away makes no vector longer. Variances may also be computed as the mean square less the mean's square.
+    def through(x: Span, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        if bool(x.width.any()):
+            raise InputError("the place of the largest of numbers that rounding can change has no bounds")
+        return function(x.low, dim, keepdim)
+
+    return through
+
+
+def _spread(x: Span, axes: list[int]) -> tuple[Span, Span]:
+    """Numbers without their mean, and their variance, which runtimes compute from these differences.
+
+    The variance's root moves by at most the root mean square of how far the numbers do, since taking the mean away
+    makes no vector longer.
     """
     middle, radius, terms = x.middle, x.width / 2, _terms(x, axes)
-    units = (2 * units_of_sum(terms) + SINGLE) * UNIT
+    units = (units_of_sum(terms) + SINGLE) * UNIT
+    rounding = units * x.size.mean(axes, True) + SINGLE * UNIT * x.size
     away = middle - middle.mean(axes, True)
     reach = radius * (1 - 2 / terms) + radius.mean(axes, True) if terms > 1 else torch.zeros_like(radius)
-    centred = Span(away - reach, away + reach).widened(units * x.size.mean(axes, True) + SINGLE * UNIT * x.size)
-    root, moved = (part.square().mean(axes, True).sqrt() for part in (away, radius))
-    return (
-        centred,
-        Span((root - moved).clamp(min=0).square(), (root + moved).square()),
-        units * x.size.square().mean(axes, True),
-    )
+    root, moved = (part.square().mean(axes, True).sqrt() for part in (away, radius + rounding))
+    low, high = (root - moved).clamp(min=0).square() * (1 - units), (root + moved).square() * (1 + units)
+    return Span(away - reach, away + reach).widened(rounding), Span(low, high)
 
 
-def _over_root(x: Span, variance: Span, error: Tensor, eps: float, largest: float) -> Span:
-    """x / sqrt(variance + eps), which is never beyond the largest, unless rounding makes most of the variance."""
-    floor = (variance.low - error).clamp(min=0) + eps
-    inverse = Span(1 / (variance.high + error + eps).sqrt(), 1 / floor.sqrt())
+def _over_root(x: Span, squares: Span, eps: float, terms: int) -> Span:
+    """x / sqrt(mean square of x + eps), which is never beyond the root of how many they are."""
+    inverse = Span(1 / (squares.high + eps).sqrt(), 1 / (squares.low + eps).sqrt())
     result = elementwise_product(x, inverse).rounded(SINGLE)
-    sound = (error < eps / 2) | (error < 1e-3 * variance.low)
-    limit = torch.where(sound, 2 * largest, torch.inf)
-    return Span(result.low.clamp(min=-limit), result.high.clamp(max=limit))
+    most = 1.01 * sqrt(terms)
+    return Span(result.low.nan_to_num(-most).clamp(-most, most), result.high.nan_to_num(most).clamp(-most, most))
 
 
-def _standardized(x: Span, axes: Sequence[int], eps: float) -> Span:
-    return _over_root(*_spread(x, axes), eps, sqrt(_terms(x, axes)))
+def _standardized(x: Span, axes: list[int], eps: float) -> Span:
+    return _over_root(*_spread(x, axes), eps, _terms(x, axes))
 
 
 def _scaled(x: Span, weight: Any, bias: Any, dims: int) -> Span:
@@ -112,8 +120,7 @@ def variance(
     axes = _axes(x, dim)
     less = float(unbiased) if correction is None else float(correction)
     terms = _terms(x, axes)
-    _, spread, error = _spread(x, axes)
-    result = spread.widened(error).through(lambda end: end.clamp(min=0) * terms / max(terms - less, 0)).rounded(SINGLE)
+    result = _spread(x, axes)[1].through(lambda end: end * terms / max(terms - less, 0)).rounded(SINGLE)
     return result if keepdim else result.through(lambda end: end.squeeze(axes))
 
 
@@ -137,8 +144,7 @@ def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | None
     axes = list(range(span.low.dim() - len(shape), span.low.dim()))
     small = torch.finfo(torch.float32).eps if eps is None else eps
     squares = _vector_norm(span, axes).through(lambda end: end.square() / _terms(span, axes))
-    error = SINGLE * UNIT * squares.high
-    return _scaled(_over_root(span, squares, error, small, sqrt(_terms(span, axes))), weight, None, 0)
+    return _scaled(_over_root(span, squares, small, _terms(span, axes)), weight, None, 0)
 
 
 def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, _: bool = True) -> Span:
@@ -278,12 +284,27 @@ def _native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, mome
 
 
 RULES: dict[str, Callable[..., Any]] = {
-    **{"sum": summed, "mean": mean, "cumsum": cumsum, "var": variance, "std": deviation},
-    **{"softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm, "rms_norm": rms_norm},
-    **{"native_layer_norm": _first(layer_norm), "group_norm": group_norm, "batch_norm": batch_norm},
-    **{"native_group_norm": _first(_native_group_norm), "instance_norm": instance_norm},
+    "sum": summed,
+    "mean": mean,
+    "cumsum": cumsum,
+    "var": variance,
+    "std": deviation,
+    "argmax": _place(torch.argmax),
+    "argmin": _place(torch.argmin),
+    "softmax": softmax,
+    "log_softmax": log_softmax,
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "native_layer_norm": _first(layer_norm),
+    "group_norm": group_norm,
+    "batch_norm": batch_norm,
+    "native_group_norm": _first(_native_group_norm),
+    "instance_norm": instance_norm,
     "native_batch_norm_legit_no_training": _first(_native_batch_norm),
-    **{"functional_batch_norm": _functional(batch_norm), "functional_instance_norm": _functional(instance_norm)},
-    **{"linalg_vector_norm": vector_norm, "norm": vector_norm, "normalize": normalize},
+    "functional_batch_norm": _functional(batch_norm),
+    "functional_instance_norm": _functional(instance_norm),
+    "linalg_vector_norm": vector_norm,
+    "norm": vector_norm,
+    "normalize": normalize,
 }
 """By torch's names, with torch's arguments; each may be a span."""

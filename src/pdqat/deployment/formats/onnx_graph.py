@@ -14,10 +14,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from pdqat.deployment.formats.onnx_emitter import TYPES, Emitter, Value
-from pdqat.deployment.formats.onnx_functions import KNOWN, reached
+from pdqat.deployment.formats.onnx_functions import KNOWN
 from pdqat.deployment.formats.onnx_parts import Made, description, function_name
 from pdqat.deployment.integer.assembly import OWN_NAME
-from pdqat.deployment.integer.functions import check_in_place, in_functions, tensors
+from pdqat.deployment.integer.functions import check_in_place, in_functions, reached, tensors
 from pdqat.deployment.integer.graph import function_of_numbers, is_without_effect
 from pdqat.deployment.integer.operations import Clip, ScaleShift
 from pdqat.deployment.runtimes import OUTPUT

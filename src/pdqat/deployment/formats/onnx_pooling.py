@@ -45,7 +45,8 @@ def max_pool(
     kernel, pads, dilations = (as_list(numbers, dims) for numbers in (kernel_size, padding, dilation))
     steps = as_list(stride or kernel, dims)
     window = [step * (size - 1) + 1 for step, size in zip(dilations, kernel, strict=True)]
-    attributes = {"kernel_shape": kernel, "strides": steps, "pads": [*pads, *_behind(file, x, window, steps, pads)]}
+    behind = _behind(file, x, window, steps, pads)
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": steps, "pads": [*pads, *behind]}
     if dilations != [1] * dims:
         attributes["dilations"] = dilations
     pooled = file.emit("MaxPool", [x.name], **attributes)
@@ -75,7 +76,7 @@ def average_pool(
         name = file.emit("Pad", [name, file.whole(*around, *around), file.scalar(0)], mode="constant")
         pads, behind = [0] * dims, [more - pad for more, pad in zip(behind, pads, strict=True)]
         include = False
-    attributes = {"kernel_shape": kernel, "strides": steps, "pads": [*pads, *behind]}
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": steps, "pads": [*pads, *behind]}
     return file.emit("AveragePool", [name], count_include_pad=int(include), **attributes)
 
 
@@ -100,7 +101,7 @@ def _adaptive(average: bool) -> Callable[..., Any]:
 
 
 def _windows(file: Emitter, name: str, kind: str, axis: int, size: int, count: int) -> str:
-    """Windows of unequal sizes along one dimension: window i from floor(i size / count) to ceil((i + 1) size / count)."""
+    """Windows of unequal sizes along one dimension: from floor(i size / count) to ceil((i + 1) size / count)."""
     if size == count:
         return name
     ends = [(index * size // count, -(-(index + 1) * size // count)) for index in range(count)]
@@ -151,9 +152,7 @@ def _linear(file: Emitter, x: Value, corners: bool, factors: Sequence[float] | N
     )
     if not exact:
         scales = file.constant([1.0, 1.0, *(factors or [])], "float32")
-        return file.emit(
-            "Resize", [x.name, "", scales], mode="linear", coordinate_transformation_mode=coordinates
-        )
+        return file.emit("Resize", [x.name, "", scales], mode="linear", coordinate_transformation_mode=coordinates)
     sizes = file.sizes(file.made.shape, file.made.large.shape)
     return file.emit("Resize", [x.name, "", "", sizes], mode="linear", coordinate_transformation_mode=coordinates)
 

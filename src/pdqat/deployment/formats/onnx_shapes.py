@@ -152,11 +152,14 @@ def indexed(file: Emitter, x: Value, indices: Sequence[Value | None]) -> str:
     """By one tensor of places, or by several for the first dimensions."""
     given = [(dim, index) for dim, index in enumerate(indices) if index is not None]
     if len(given) == 1:
-        (dim, index), = given
+        ((dim, index),) = given
         return file.emit("Gather", [x.name, _places(file, index)], axis=dim)
     if [dim for dim, _ in given] != list(range(len(given))) or any(i.small.dtype == torch.bool for _, i in given):
         raise file.refuse("an index of several tensors behind other dimensions")
-    ends = [torch.broadcast_shapes(*(getattr(index, end).shape for _, index in given)) for end in ("small", "large")]
+    ends = [
+        torch.broadcast_shapes(*(getattr(index, end).shape for _, index in given))  # type: ignore[no-untyped-call]
+        for end in ("small", "large")
+    ]
     shape = file.sizes(*ends)
     columns = [file.emit("Expand", [file.operand(index, torch.int64), shape]) for _, index in given]
     columns = [file.emit("Unsqueeze", [column, file.whole(len(ends[0]))]) for column in columns]
@@ -208,7 +211,9 @@ def repeated(file: Emitter, x: Value, *repeats: Any) -> str:
     times = _numbers(repeats)
     new = len(times) - x.dims
     name = file.emit("Unsqueeze", [x.name, file.whole(*range(new))]) if new else x.name
-    ends = [[getattr(count, end) if isinstance(count, Value) else count for count in times] for end in ("small", "large")]
+    ends = [
+        [getattr(count, end) if isinstance(count, Value) else count for count in times] for end in ("small", "large")
+    ]
     return file.emit("Tile", [name, file.sizes(*ends)])
 
 
@@ -242,13 +247,29 @@ RESHAPES = ("view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(RESHAPES, reshaped),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), expanded),
-    **{"permute": permuted, "transpose": transposed, "t": transposed, "T": turned, "cat": joined, "stack": stacked},
-    **{"slice": sliced, "narrow": narrowed, "select": selected, "getitem": item, "unbind": unbound},
+    "permute": permuted,
+    "transpose": transposed,
+    "t": transposed,
+    "T": turned,
+    "cat": joined,
+    "stack": stacked,
+    "slice": sliced,
+    "narrow": narrowed,
+    "select": selected,
+    "getitem": item,
+    "unbind": unbound,
     **dict.fromkeys(("split", "split_with_sizes", "chunk"), parted),
-    **{"index": indexed, "index_select": chosen, "gather": gathered, "embedding": embedding, "flip": flipped},
-    **{"roll": rolled, "repeat": repeated, "pad": padded},
+    "index": indexed,
+    "index_select": chosen,
+    "gather": gathered,
+    "embedding": embedding,
+    "flip": flipped,
+    "roll": rolled,
+    "repeat": repeated,
+    "pad": padded,
     "mT": lambda file, x, _="": transposed(file, x, -2, -1),
     "constant_pad_nd": lambda file, x, pad, value=0: padded(file, x, pad, "constant", value),
-    **{"pixel_shuffle": pixels_shuffled, "arange": ranged},
+    "pixel_shuffle": pixels_shuffled,
+    "arange": ranged,
 }
 """By torch's names, with torch's arguments behind the file."""

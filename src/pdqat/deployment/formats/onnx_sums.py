@@ -37,6 +37,18 @@ def _extreme(kind: str, of_two: str) -> Callable[..., Any]:
     return write
 
 
+def _place(kind: str) -> Callable[..., str]:
+    """Where the largest or smallest of whole numbers is, the first one of several."""
+
+    def write(file: Emitter, x: Value, dim: int | None = None, keepdim: bool = False) -> str:
+        if dim is None:
+            raise file.refuse("a place in all dimensions")
+        name = file.cast(x.name, x.small.dtype, torch.int64 if x.small.dtype == torch.bool else x.small.dtype)
+        return file.emit(kind, [name], axis=dim % x.dims, keepdims=int(keepdim))
+
+    return write
+
+
 def cumsum(file: Emitter, x: Value, dim: int, *, dtype: Any = None) -> str:
     """Sums of all that stand before."""
     return file.emit("CumSum", [file.operand(x), file.constant(dim % x.dims, np.int64)])
@@ -245,14 +257,31 @@ def normalize(file: Emitter, x: Value, p: float = 2.0, dim: int = 1, eps: float 
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{"mean": _reduced("ReduceMean"), "sum": _reduced("ReduceSum")},
-    **{"amax": _reduced("ReduceMax"), "amin": _reduced("ReduceMin"), "cumsum": cumsum},
-    **{"max": _extreme("ReduceMax", "Max"), "min": _extreme("ReduceMin", "Min"), "var": variance, "std": deviation},
-    **{"softmax": _softmax("Softmax"), "log_softmax": _softmax("LogSoftmax")},
-    **{"layer_norm": layer_norm, "native_layer_norm": native_layer_norm, "rms_norm": rms_norm},
-    **{"group_norm": group_norm, "native_group_norm": native_group_norm, "batch_norm": batch_norm},
-    **{"functional_batch_norm": functional_batch_norm, "functional_instance_norm": functional_instance_norm},
-    **{"instance_norm": instance_norm, "native_batch_norm_legit_no_training": native_batch_norm},
-    **{"linalg_vector_norm": vector_norm, "norm": vector_norm, "normalize": normalize},
+    "mean": _reduced("ReduceMean"),
+    "sum": _reduced("ReduceSum"),
+    "amax": _reduced("ReduceMax"),
+    "amin": _reduced("ReduceMin"),
+    "cumsum": cumsum,
+    "argmax": _place("ArgMax"),
+    "argmin": _place("ArgMin"),
+    "max": _extreme("ReduceMax", "Max"),
+    "min": _extreme("ReduceMin", "Min"),
+    "var": variance,
+    "std": deviation,
+    "softmax": _softmax("Softmax"),
+    "log_softmax": _softmax("LogSoftmax"),
+    "layer_norm": layer_norm,
+    "native_layer_norm": native_layer_norm,
+    "rms_norm": rms_norm,
+    "group_norm": group_norm,
+    "native_group_norm": native_group_norm,
+    "batch_norm": batch_norm,
+    "functional_batch_norm": functional_batch_norm,
+    "functional_instance_norm": functional_instance_norm,
+    "instance_norm": instance_norm,
+    "native_batch_norm_legit_no_training": native_batch_norm,
+    "linalg_vector_norm": vector_norm,
+    "norm": vector_norm,
+    "normalize": normalize,
 }
 """By torch's names, with torch's arguments behind the file."""
