@@ -37,7 +37,7 @@ RISING: dict[str, Error] = {
     "erf": Error(8 * UNIT, 8 * UNIT),
     "tanh": Error(8 * UNIT, 8 * UNIT),
     "sigmoid": Error(8 * UNIT, 8 * UNIT),
-    "leaky_relu": Error(2 * UNIT),
+    "leaky_relu": Error(4 * UNIT),
     "elu": Error(16 * UNIT, 8 * UNIT),
     "selu": Error(16 * UNIT, 16 * UNIT),
     "celu": Error(16 * UNIT, 16 * UNIT),
@@ -75,11 +75,13 @@ TANH_VALLEY = -0.7524614220710163
 
 
 def span_of(operand: Any) -> Span:
-    """Of a span itself, a tensor or a number."""
+    """Of a span itself, a tensor, or a number, which float32 rounds."""
     if isinstance(operand, Span):
         return operand
-    tensor = operand if isinstance(operand, Tensor) else torch.tensor(float(operand))
-    return Span.of(tensor, whole=not tensor.is_floating_point())
+    if isinstance(operand, Tensor):
+        return Span.of(operand, whole=not operand.is_floating_point())
+    exact, single = torch.tensor(float(operand), dtype=torch.float64), torch.tensor(float(operand)).double()
+    return Span(torch.minimum(exact, single), torch.maximum(exact, single), whole=isinstance(operand, int))
 
 
 def _scaled(operand: Any, alpha: float) -> Span:
@@ -196,6 +198,11 @@ def clamp(x: Any, min: Any = None, max: Any = None) -> Span:  # noqa: A002
     return span
 
 
+def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Span:
+    """Within limits."""
+    return clamp(x, min_val, max_val)
+
+
 def compared(name: str) -> Callable[[Any, Any], Any]:
     """A mask; where rounding decides, a span from 0 to 1."""
 
@@ -277,6 +284,7 @@ RULES: dict[str, Callable[..., Any]] = {
     "cos": wave(torch.cos),
     "where": where,
     "masked_fill": masked_fill,
+    "hardtanh": hardtanh,
     "clamp": clamp,
     "clamp_min": clamp,
     "maximum": lambda x, other: clamp(x, min=other),

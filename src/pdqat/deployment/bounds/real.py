@@ -4,13 +4,14 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor, fx
+import torch
+from torch import Tensor, fx, nn
 from torch.fx.node import map_aggregate
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from pdqat.deployment.bounds import elementwise, products, sums
-from pdqat.deployment.bounds.elementwise import RISING, VALLEYS, converted, span_of
+from pdqat.deployment.bounds.elementwise import RISING, VALLEYS, clamp, converted, span_of
 from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, average, line
 from pdqat.deployment.integer.functions import function_name, in_functions, reached, tensors
 from pdqat.deployment.integer.operations import Clip, ScaleShift, per_channel
@@ -33,7 +34,7 @@ CHOICES = {
     ),
     *("flip", "roll", "repeat", "pad", "constant_pad_nd", "pixel_shuffle", "contiguous", "clone", "detach"),
     *("lift_fresh_copy", "alias", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout"),
-    *("relu", "relu6", "hardtanh", "amax", "amin", "max", "min", "floor", "ceil"),
+    *("relu", "relu6", "amax", "amin", "max", "min", "floor", "ceil"),
     *(f"max_pool{dims}d" for dims in (1, 2, 3)),
     *(f"max_pool{dims}d_with_indices" for dims in (2, 3)),
     *(f"adaptive_max_pool{dims}d" for dims in (1, 2, 3)),
@@ -66,7 +67,7 @@ class RealSpans(fx.Interpreter):
         return super().run_node(n)
 
     def placeholder(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """An input, which is known."""
+        """An input, which is known, or a span itself."""
         given = super().placeholder(target, args, kwargs)
         return Span.of(given) if isinstance(given, Tensor) and given.is_floating_point() else given
 
@@ -105,20 +106,15 @@ def span_of_module(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if isinstance(module, _BatchNorm | _InstanceNorm):
         return normalized(module, span)
     if isinstance(module, Clip):
-        return span.through(module)
+        return clamp(span, module.low, module.high)
+    if isinstance(module, nn.Hardtanh):
+        return clamp(span, module.min_val, module.max_val)
     graph = fx.Graph()
     graph.output(graph.call_module("module", (graph.placeholder("x"),)))
     inside = in_functions(fx.GraphModule({"module": module}, graph))
     if any(node.op == "call_module" for node in inside.graph.nodes):
-        return span.through(module)  # those that stay are ReLU, clips, and what changes nothing
-    return _Around(inside).run(span)
-
-
-class _Around(RealSpans):
-    """From a span on."""
-
-    def placeholder(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return fx.Interpreter.placeholder(self, target, args, kwargs)
+        return span.through(module)  # those that stay are ReLU and what changes nothing
+    return RealSpans(inside).run(span)
 
 
 def span_of_function(
@@ -130,7 +126,7 @@ def span_of_function(
     if not any(isinstance(part, Span) for part in given):
         return function(*args, **kwargs)
     if name in OF_SIZES or name in FILLED:
-        return function(*_ends(args, "low"), **_ends(kwargs, "low"))
+        return function(*_ends(args, "single"), **_ends(kwargs, "single"))
     kwargs = {
         key: value for key, value in kwargs.items() if value is not None and key not in ("inplace", "_stacklevel")
     }
@@ -138,6 +134,8 @@ def span_of_function(
     args = (*first, *args)
     if name in ("max", "min") and len(args) > 1 and isinstance(args[1], Span | Tensor):
         name = f"{name}imum"
+    if name in ("pad", "constant_pad_nd"):
+        args, kwargs = _single_numbers((args, kwargs))
     if name in CHOICES or (name == "interpolate" and (args[3:4] or [kwargs.get("mode", "nearest")])[0] == "nearest"):
         return _chosen(function, args, kwargs)
     if name in RULES:
@@ -185,6 +183,11 @@ def normalized(norm: _BatchNorm | _InstanceNorm, span: Span) -> Span:
     if isinstance(norm, _InstanceNorm) and norm.running_mean is None:
         return sums.instance_norm(span, norm.weight, norm.bias, eps=norm.eps)
     return sums.batch_norm(span, norm.weight, norm.bias, *statistics, eps=norm.eps)
+
+
+def _single_numbers(arguments: Any) -> Any:
+    """Numbers as float32 has them."""
+    return map_aggregate(arguments, lambda part: float(torch.tensor(part)) if isinstance(part, float) else part)
 
 
 def _ends(arguments: Any, end: str) -> Any:

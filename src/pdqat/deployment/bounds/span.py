@@ -46,6 +46,11 @@ class Span:
         return self.low if self.high is self.low else (self.low + self.high) / 2
 
     @property
+    def single(self) -> Tensor:
+        """The lower ends in float32: for what asks for shape and type only."""
+        return self.low.float()
+
+    @property
     def width(self) -> Tensor:
         """From one end to the other."""
         return self.high - self.low

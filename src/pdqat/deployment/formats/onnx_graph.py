@@ -91,6 +91,9 @@ class GraphWriter:
                 self._names[node] = self._written(node, small[node], large[node])
             constant = node not in self._reached and _equal(small[node], large[node])
             self._values[node] = Value(self._names[node], small[node], large[node], constant)
+        both = {described.name for described in inputs} & {described.name for described in outputs}
+        if both:
+            raise InputError(f"an input and an output of the file are both called {sorted(both)[0]!r}")
         graph = helper.make_graph(self._file.nodes, "pdqat", inputs, outputs, self._file.constants)
         domains = [helper.make_opsetid(*domain) for domain in self.DOMAINS]
         model = helper.make_model(graph, opset_imports=domains, ir_version=self.IR, producer_name="pdqat")
@@ -243,4 +246,4 @@ def _outputs(node: fx.Node) -> dict[str, fx.Node]:
 def _equal(small: Any, large: Any) -> bool:
     if not isinstance(small, Tensor):
         return False
-    return small.shape == large.shape and torch.equal(small, large)
+    return small is large or torch.equal(small, large)  # what is stored may hold what is not a number
