@@ -1,7 +1,7 @@
 """Spans behind functions of single numbers.
 
 Runtimes compute most of them by polynomials of their own. How far these are from the function was measured in ONNX
-Runtime and OpenVINO on dense grids, and is taken at least twice (`Error`).
+Runtime and OpenVINO on dense grids, and is taken at least twice (`Error`). OpenVINO's softplus is the furthest: 8e-6.
 """
 
 from collections.abc import Callable
@@ -34,14 +34,14 @@ RISING: dict[str, Error] = {
     "exp": Error(16 * UNIT),
     "log": Error(8 * UNIT, 4 * UNIT),
     "sqrt": Error(4 * UNIT),
-    "erf": Error(8 * UNIT, 8 * UNIT),
+    "erf": Error(16 * UNIT, 16 * UNIT),
     "tanh": Error(8 * UNIT, 8 * UNIT),
     "sigmoid": Error(8 * UNIT, 8 * UNIT),
     "leaky_relu": Error(4 * UNIT),
     "elu": Error(16 * UNIT, 8 * UNIT),
     "selu": Error(16 * UNIT, 16 * UNIT),
     "celu": Error(16 * UNIT, 16 * UNIT),
-    "softplus": Error(16 * UNIT, 8 * UNIT),
+    "softplus": Error(16 * UNIT, 256 * UNIT),
     "hardsigmoid": Error(4 * UNIT, 2 * UNIT),
 }
 """They never fall."""
@@ -66,7 +66,7 @@ class Valley:
 VALLEYS: dict[str, Valley] = {
     "silu": Valley(-1.2784645427610738, Error(8 * UNIT, 0, 8 * UNIT)),
     "gelu": Valley(-0.7517915246935645, Error(8 * UNIT, 0, 8 * UNIT)),
-    "mish": Valley(-1.1924312145154, Error(16 * UNIT, 0, 16 * UNIT)),
+    "mish": Valley(-1.1924312145154, Error(16 * UNIT, 0, 256 * UNIT)),
     "hardswish": Valley(-1.5, Error(8 * UNIT, 0, 4 * UNIT)),
     "abs": Valley(0.0, Error(0.0)),
 }

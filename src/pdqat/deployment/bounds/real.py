@@ -47,6 +47,8 @@ FILLED = {"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_
 AVERAGES = {f"{kind}avg_pool{dims}d" for kind in ("", "adaptive_") for dims in (1, 2, 3)}
 RESIZED = {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "interpolate"}
 CONVERSIONS = {"to", "to_copy", "type", "type_as", "float", "long", "int", "bool"}
+OF_POSITIVE = {"log", "sqrt"}
+"""Below 0 they give nothing, and a span may reach below by a rounding that did not happen."""
 RULES: dict[str, Callable[..., Any]] = {**elementwise.RULES, **sums.RULES, **products.RULES}
 BOUNDED = {*CHOICES, *FILLED, *AVERAGES, *RESIZED, *CONVERSIONS, *RULES, *RISING, *VALLEYS, "arange"}
 """All functions that have bounds, by torch's names."""
@@ -149,6 +151,8 @@ def span_of_function(
         return converted(span, function, *args[1:], **kwargs)
     if name in VALLEYS:
         return VALLEYS[name].through(span, lambda end: function(end.clone(), *args[1:], **kwargs))
+    if name in OF_POSITIVE:
+        span = clamp(span, min=0)
     if name in RISING:  # a function may work in place: it gets copies
         return RISING[name].around(span.through(lambda end: function(end.clone(), *args[1:], **kwargs)), span)
     if name in AVERAGES:
