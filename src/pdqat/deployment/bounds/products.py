@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdqat.deployment.bounds.elementwise import add, mul, span_of, where
+from pdqat.deployment.bounds.elementwise import add, mul, span_of
+from pdqat.deployment.bounds.masks import where
 from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, units_of_sum, within_both
 from pdqat.deployment.bounds.sums import softmax
 from pdqat.errors import InputError

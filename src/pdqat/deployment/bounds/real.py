@@ -10,7 +10,7 @@ from torch.fx.node import map_aggregate
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
-from pdqat.deployment.bounds import elementwise, products, sums
+from pdqat.deployment.bounds import elementwise, masks, norms, products, sums
 from pdqat.deployment.bounds.elementwise import RISING, VALLEYS, clamp, converted, span_of
 from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, average, line
 from pdqat.deployment.integer.functions import function_name, in_functions, reached, tensors
@@ -49,7 +49,13 @@ RESIZED = {"upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "
 CONVERSIONS = {"to", "to_copy", "type", "type_as", "float", "long", "int", "bool"}
 OF_POSITIVE = {"log", "sqrt"}
 """Below 0 they give nothing, and a span may reach below by a rounding that did not happen."""
-RULES: dict[str, Callable[..., Any]] = {**elementwise.RULES, **sums.RULES, **products.RULES}
+RULES: dict[str, Callable[..., Any]] = {
+    **elementwise.RULES,
+    **masks.RULES,
+    **sums.RULES,
+    **norms.RULES,
+    **products.RULES,
+}
 BOUNDED = {*CHOICES, *FILLED, *AVERAGES, *RESIZED, *CONVERSIONS, *RULES, *RISING, *VALLEYS, "arange"}
 """All functions that have bounds, by torch's names."""
 
@@ -185,8 +191,8 @@ def normalized(norm: _BatchNorm | _InstanceNorm, span: Span) -> Span:
     """Behind a batch norm with its running statistics, or an instance norm."""
     statistics = norm.running_mean, norm.running_var
     if isinstance(norm, _InstanceNorm) and norm.running_mean is None:
-        return sums.instance_norm(span, norm.weight, norm.bias, eps=norm.eps)
-    return sums.batch_norm(span, norm.weight, norm.bias, *statistics, eps=norm.eps)
+        return norms.instance_norm(span, norm.weight, norm.bias, eps=norm.eps)
+    return norms.batch_norm(span, norm.weight, norm.bias, *statistics, eps=norm.eps)
 
 
 def _single_numbers(arguments: Any) -> Any:

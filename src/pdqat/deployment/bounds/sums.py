@@ -1,14 +1,14 @@
-"""Spans behind sums over dimensions: means, norms, softmax."""
+"""Spans behind sums over dimensions: means, lengths, softmax."""
 
 from collections.abc import Callable, Sequence
-from math import prod, sqrt
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pdqat.deployment.bounds.elementwise import div, span_of
-from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, elementwise_product, total, units_of_sum
+from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, units_of_sum
 from pdqat.errors import InputError
 
 FURTHEST = 100.0
@@ -25,7 +25,8 @@ def _axes(x: Span, dims: Dims) -> list[int]:
     return [dim % count for dim in given]
 
 
-def _terms(x: Span, axes: Sequence[int]) -> int:
+def terms_of(x: Span, axes: Sequence[int]) -> int:
+    """How many numbers are added over the axes."""
     return prod(x.low.shape[axis] for axis in axes)
 
 
@@ -42,13 +43,13 @@ def _added(x: Any, terms: int, apply: Callable[[Tensor], Tensor], more: float = 
 def summed(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Span:
     """In any order."""
     axes = _axes(span_of(x), dim)
-    return _added(x, _terms(span_of(x), axes), lambda end: end.sum(axes, keepdim))
+    return _added(x, terms_of(span_of(x), axes), lambda end: end.sum(axes, keepdim))
 
 
 def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Span:
     """In any order, and divided."""
     axes = _axes(span_of(x), dim)
-    return _added(x, _terms(span_of(x), axes), lambda end: end.mean(axes, keepdim), SINGLE)
+    return _added(x, terms_of(span_of(x), axes), lambda end: end.mean(axes, keepdim), SINGLE)
 
 
 def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Span:
@@ -67,13 +68,13 @@ def _place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return through
 
 
-def _spread(x: Span, axes: list[int]) -> tuple[Span, Span]:
+def spread(x: Span, axes: list[int]) -> tuple[Span, Span]:
     """Numbers without their mean, and their variance, which runtimes compute from these differences.
 
     The variance's root moves by at most the root mean square of how far the numbers do, since taking the mean away
     makes no vector longer.
     """
-    middle, radius, terms = x.middle, x.width / 2, _terms(x, axes)
+    middle, radius, terms = x.middle, x.width / 2, terms_of(x, axes)
     units = (units_of_sum(terms) + SINGLE) * UNIT
     rounding = units * x.size.mean(axes, True) + SINGLE * UNIT * x.size
     away = middle - middle.mean(axes, True)
@@ -81,29 +82,6 @@ def _spread(x: Span, axes: list[int]) -> tuple[Span, Span]:
     root, moved = (part.square().mean(axes, True).sqrt() for part in (away, radius + rounding))
     low, high = (root - moved).clamp(min=0).square() * (1 - units), (root + moved).square() * (1 + units)
     return Span(away - reach, away + reach).widened(rounding), Span(low, high)
-
-
-def _over_root(x: Span, squares: Span, eps: float, terms: int) -> Span:
-    """x / sqrt(mean square of x + eps), which is never beyond the root of how many they are."""
-    inverse = Span(1 / (squares.high + eps).sqrt(), 1 / (squares.low + eps).sqrt())
-    result = elementwise_product(x, inverse).rounded(SINGLE)
-    most = 1.01 * sqrt(terms)
-    return Span(result.low.nan_to_num(-most).clamp(-most, most), result.high.nan_to_num(most).clamp(-most, most))
-
-
-def _standardized(x: Span, axes: list[int], eps: float) -> Span:
-    return _over_root(*_spread(x, axes), eps, _terms(x, axes))
-
-
-def _scaled(x: Span, weight: Any, bias: Any, dims: int) -> Span:
-    """weight x x + bias, with a number for each channel; `dims` are those behind the channels."""
-    if weight is not None:
-        x = elementwise_product(x, _shaped(span_of(weight), dims))
-    return x if bias is None else total(x, _shaped(span_of(bias), dims))
-
-
-def _shaped(vector: Span, dims: int) -> Span:
-    return vector.through(lambda end: end.reshape(*end.shape, *[1] * dims))
 
 
 def variance(
@@ -119,85 +97,14 @@ def variance(
         dim, unbiased = None, dim
     axes = _axes(x, dim)
     less = float(unbiased) if correction is None else float(correction)
-    terms = _terms(x, axes)
-    result = _spread(x, axes)[1].through(lambda end: end * terms / max(terms - less, 0)).rounded(SINGLE)
+    terms = terms_of(x, axes)
+    result = spread(x, axes)[1].through(lambda end: end * terms / max(terms - less, 0)).rounded(SINGLE)
     return result if keepdim else result.through(lambda end: end.squeeze(axes))
 
 
 def deviation(x: Span, *arguments: Any, **named: Any) -> Span:
     """The variance's root."""
     return variance(x, *arguments, **named).through(lambda end: end.clamp(min=0).sqrt()).rounded(SINGLE)
-
-
-def layer_norm(
-    x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, _: bool = True
-) -> Span:
-    """Over the last dimensions."""
-    span = span_of(x)
-    axes = list(range(span.low.dim() - len(shape), span.low.dim()))
-    return _scaled(_standardized(span, axes, eps), weight, bias, 0)
-
-
-def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Span:
-    """Over the root of the mean square."""
-    span = span_of(x)
-    axes = list(range(span.low.dim() - len(shape), span.low.dim()))
-    small = torch.finfo(torch.float32).eps if eps is None else eps
-    squares = _vector_norm(span, axes).through(lambda end: end.square() / _terms(span, axes))
-    return _scaled(_over_root(span, squares, small, _terms(span, axes)), weight, None, 0)
-
-
-def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, _: bool = True) -> Span:
-    """Over groups of channels."""
-    span = span_of(x)
-    shape = span.low.shape
-    grouped = span.through(lambda end: end.reshape(len(end), groups, -1))
-    normalized = _standardized(grouped, [2], eps).through(lambda end: end.reshape(shape))
-    return _scaled(normalized, weight, bias, len(shape) - 2)
-
-
-def batch_norm(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Span:
-    """With running statistics: one scale and one shift a channel."""
-    if training or mean is None:
-        raise InputError("a batch norm with the statistics of the batch has no bounds")
-    span = span_of(x)
-    scale = torch.rsqrt(variance.detach().double() + eps)
-    scale = scale if weight is None else scale * weight.detach().double()
-    moved = mean.detach().double() * scale
-    bias = torch.zeros_like(moved) if bias is None else bias.detach().double()
-    scale, shift, size = (
-        vector.view(-1, *[1] * (span.low.dim() - 2)) for vector in (scale, bias - moved, bias.abs() + moved.abs())
-    )
-    ends = span.low * scale + shift, span.high * scale + shift
-    result = Span(torch.minimum(*ends), torch.maximum(*ends))
-    return result.widened(SINGLE * UNIT * (span.size * scale.abs() + size))
-
-
-def instance_norm(
-    x: Any,
-    weight: Any = None,
-    bias: Any = None,
-    mean: Any = None,
-    variance: Any = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Span:
-    """Each channel of each sample by itself."""
-    if not use_input_stats:
-        return batch_norm(x, weight, bias, mean, variance, False, momentum, eps)
-    return group_norm(x, span_of(x).low.shape[1], weight, bias, eps)
 
 
 def softmax(x: Any, dim: int, *_: Any, dtype: Any = None, _stacklevel: int = 3) -> Span:
@@ -229,12 +136,12 @@ def log_softmax(x: Any, dim: int, *_: Any, dtype: Any = None, _stacklevel: int =
     return result.widened(units * UNIT * scale)
 
 
-def _vector_norm(x: Span, axes: list[int], order: float = 2, keep: bool = True) -> Span:
+def length(x: Span, axes: list[int], order: float = 2, keep: bool = True) -> Span:
     """It moves by at most the norm of how far the numbers do."""
     middle, moved = (torch.linalg.vector_norm(part, order, axes, keep) for part in (x.middle, x.width / 2))
     size = torch.linalg.vector_norm(x.size, order, axes, keep)
     result = Span((middle - moved).clamp(min=0), middle + moved)
-    result = result.widened((units_of_sum(_terms(x, axes)) + SINGLE) * UNIT * size)
+    result = result.widened((units_of_sum(terms_of(x, axes)) + SINGLE) * UNIT * size)
     return Span(result.low.clamp(min=0), result.high)
 
 
@@ -243,44 +150,12 @@ def vector_norm(x: Any, order: Any = 2, dim: Dims = None, keepdim: bool = False,
     if order not in (1, 2):
         raise InputError(f"a norm of order {order}, other than 1 and 2, has no bounds")
     span = span_of(x)
-    return _vector_norm(span, _axes(span, dim), float(order), keepdim)
+    return length(span, _axes(span, dim), float(order), keepdim)
 
 
 def normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Span:
     """Divided by its norm."""
     return div(x, vector_norm(x, p, dim, True).through(lambda end: end.clamp(min=eps)))
-
-
-def _first(rule: Callable[..., Span]) -> Callable[..., tuple[Span]]:
-    return lambda *arguments: (rule(*arguments),)
-
-
-def _functional(rule: Callable[..., Span]) -> Callable[..., Span]:
-    """With the arguments in the order of torch.nn.functional."""
-
-    def through(
-        x: Any,
-        running_mean: Any = None,
-        running_var: Any = None,
-        weight: Any = None,
-        bias: Any = None,
-        flag: bool | None = None,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-        **named: bool,
-    ) -> Span:
-        chosen = named.get("training", named.get("use_input_stats", rule is instance_norm if flag is None else flag))
-        return rule(x, weight, bias, running_mean, running_var, chosen, momentum, eps)
-
-    return through
-
-
-def _native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> Span:
-    return group_norm(x, groups, weight, bias, eps)
-
-
-def _native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Span:
-    return batch_norm(x, weight, bias, mean, var, False, momentum, eps)
 
 
 RULES: dict[str, Callable[..., Any]] = {
@@ -293,16 +168,6 @@ RULES: dict[str, Callable[..., Any]] = {
     "argmin": _place(torch.argmin),
     "softmax": softmax,
     "log_softmax": log_softmax,
-    "layer_norm": layer_norm,
-    "rms_norm": rms_norm,
-    "native_layer_norm": _first(layer_norm),
-    "group_norm": group_norm,
-    "batch_norm": batch_norm,
-    "native_group_norm": _first(_native_group_norm),
-    "instance_norm": instance_norm,
-    "native_batch_norm_legit_no_training": _first(_native_batch_norm),
-    "functional_batch_norm": _functional(batch_norm),
-    "functional_instance_norm": _functional(instance_norm),
     "linalg_vector_norm": vector_norm,
     "norm": vector_norm,
     "normalize": normalize,

@@ -5,7 +5,16 @@ from typing import Any
 
 from torch import fx
 
-from pdqat.deployment.formats import onnx_elementwise, onnx_pooling, onnx_products, onnx_shapes, onnx_sums
+from pdqat.deployment.formats import (
+    onnx_elementwise,
+    onnx_lookups,
+    onnx_masks,
+    onnx_norms,
+    onnx_pooling,
+    onnx_products,
+    onnx_shapes,
+    onnx_sums,
+)
 from pdqat.deployment.formats.onnx_emitter import Emitter, Value
 from pdqat.deployment.integer.functions import function_name, in_functions, reached
 
@@ -19,9 +28,12 @@ def dropout(file: Emitter, x: Value, p: float = 0.5, training: bool = True, inpl
 
 KNOWN: dict[str, Callable[..., Any]] = {
     **onnx_elementwise.FUNCTIONS,
+    **onnx_masks.FUNCTIONS,
     **onnx_sums.FUNCTIONS,
+    **onnx_norms.FUNCTIONS,
     **onnx_products.FUNCTIONS,
     **onnx_shapes.FUNCTIONS,
+    **onnx_lookups.FUNCTIONS,
     **onnx_pooling.FUNCTIONS,
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout"), dropout),
 }

@@ -136,7 +136,7 @@ def interpolated(
     for axis, extent in enumerate(before, 2):
         along = [-1 if dim == axis else 1 for dim in range(x.dims)]
         image = torch.arange(extent, dtype=torch.float64).view(along).expand(1, 1, *before)
-        options = {"align_corners": align_corners, "recompute_scale_factor": recompute_scale_factor}
+        options: dict[str, Any] = {"align_corners": align_corners, "recompute_scale_factor": recompute_scale_factor}
         places = torch.nn.functional.interpolate(image, size, scale_factor, mode, **options)
         name = _between(file, name, axis, extent, places.movedim(axis, 0).flatten(1)[:, 0], along)
     return str(name)
