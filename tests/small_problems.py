@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, TensorDataset
 from pdqat import BitPlan, Lagrangian, LayerConstraint, OutputConstraint, TaskProblem, prepare
 from pdqat.batches import Batches
 from pdqat.constraints import Constraint
-from pdqat.layers.trace import call_model
 from pdqat.task import Problem
 
 CLASSES = 3
@@ -53,12 +52,13 @@ class TwoInputs(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.left, self.right = nn.Linear(4, 8), nn.Linear(3, 8)
-        self.hidden, self.deeper = nn.Linear(8, 10), nn.Linear(10, 8)
+        self.hidden, self.deeper, self.deepest = nn.Linear(8, 10), nn.Linear(10, 8), nn.Linear(8, 8)
         self.head = nn.Linear(8, CLASSES)
 
     def forward(self, left: Tensor, right: Tensor) -> Tensor:
         x = torch.relu(self.left(left) + self.right(right))
-        y: Tensor = self.head(torch.relu(self.deeper(torch.relu(self.hidden(x)))))
+        x = torch.relu(self.deeper(torch.relu(self.hidden(x))))
+        y: Tensor = self.head(torch.relu(self.deepest(x)))
         return y
 
 
@@ -109,7 +109,7 @@ def settle_norms(problem: Problem, inputs: Any) -> None:
     problem.train()
     for view in [None, *problem.net.plans] * 3:
         with problem.net.under(view):
-            call_model(problem.net, inputs)
+            problem.net.call(inputs)
 
 
 def task_problem(low: bool = True) -> TaskProblem:

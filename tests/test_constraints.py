@@ -208,7 +208,7 @@ def test_classes_stand_in_dimension_one() -> None:
     full, low = noise(0, 3, 4, 2, 2)
     pixels = [logits.permute(0, 2, 3, 1).reshape(-1, 4) for logits in (full, low)]
     for distance in OutputDistance:
-        torch.testing.assert_close(distance.between(full, low), distance.between(*pixels))
+        torch.testing.assert_close(distance.between(full, low), distance.between(pixels[0], pixels[1]))
 
 
 @given(seeds, st.sampled_from([(6, 3), (4, 3, 5), (2, 3, 4, 4)]))

@@ -292,7 +292,7 @@ def test_nothing_is_taken_over_from_duals_of_another_shape() -> None:
 def regression_lagrangian(bits: int = 2, rule: DualRule | None = None) -> Lagrangian:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 2)).double()
-    net = prepare(model, torch.rand(4, 3, dtype=torch.float64), bits)
+    net = prepare(model, torch.rand(4, 3, dtype=torch.float64), bits, quantizer="dorefa")
     constraints = [OutputConstraint("squared", 0.01), LayerConstraint("squared", 0.001)]
     return Lagrangian(net, F.mse_loss, constraints, duals=rule or Ascent(2.0))
 

@@ -22,7 +22,8 @@ def lagrangian_and_data() -> tuple[Lagrangian, Tensor, Tensor]:
     model = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.Linear(5, 5), nn.ReLU(), nn.Linear(5, 2)).double()
     x, y = torch.rand(12, 3, dtype=torch.float64) * 4, torch.arange(12) % 2
     constraints = [OutputConstraint("kl", 1e-5), LayerConstraint("squared", 1e-4)]
-    return Lagrangian(prepare(model, x, 2), F.cross_entropy, constraints, duals=Ascent(50.0)), x, y
+    net = prepare(model, x, 2, quantizer="dorefa")
+    return Lagrangian(net, F.cross_entropy, constraints, duals=Ascent(50.0)), x, y
 
 
 def rank_main(rank: int, folder: str) -> None:

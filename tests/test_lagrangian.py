@@ -207,7 +207,7 @@ def test_only_a_reader_that_quantises_activations_clips(reader: str, is_clipped:
     weight = layers[1].weight.detach()
     first = x @ layers[0].weight.detach().T
     plan = BitPlan("mixed", {"1": Precision(2, 2), "2": Precision.parse(reader)})
-    lagrangian = Lagrangian(prepare(model, x, plan), F.mse_loss, [LayerConstraint("squared", 0.0)])
+    lagrangian = Lagrangian(prepare(model, x, plan, quantizer="dorefa"), F.mse_loss, [LayerConstraint("squared", 0.0)])
     z = low_activation(first, 2)
     sides = [z @ w.T for w in (full_weight(weight, True), low_weight(weight, 2, True))]
     full, low = (side.clamp(0, 1) for side in sides) if is_clipped else sides

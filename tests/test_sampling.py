@@ -30,7 +30,7 @@ def _seed() -> None:
 
 
 def made(model: nn.Module, example: Tensor, constraint: Constraint, part: float) -> Lagrangian:
-    net = prepare(model, example, 2)
+    net = prepare(model, example, 2, quantizer="dorefa")
     lagrangian = Lagrangian(net, F.cross_entropy, [OutputConstraint(), constraint], layer_sample=part)
     lagrangian.duals.multipliers.fill_(0.5)
     return lagrangian

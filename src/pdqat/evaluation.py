@@ -11,9 +11,9 @@ from pdqat.batches import Batches, on_device, pairs, samples_in
 from pdqat.errors import InputError
 from pdqat.evidence import Entry, bound_entries, bound_tables, score_table
 from pdqat.lagrangian import Terms
-from pdqat.layers.trace import evaluating
+from pdqat.layers.modes import evaluating
 from pdqat.metric import Metric, MetricLike, metric_for
-from pdqat.task import Problem, check_problem
+from pdqat.task import Problem, check_problem, class_dim_of
 from pdqat.terminal import as_text
 
 
@@ -85,7 +85,8 @@ def evaluate(
             samples += size
             loss = loss + terms.loss * size
             distances = distances + terms.distances * size
-            judged = judged or metric_for(metric, problem.loss, next(iter(terms.outputs.values())), target)
+            output = next(iter(terms.outputs.values()))
+            judged = judged or metric_for(metric, problem.loss, output, target, class_dim_of(problem))
             for view, output in terms.outputs.items():
                 total = judged.total(output, target, size)
                 totals[view] = totals[view] + total if view in totals else total

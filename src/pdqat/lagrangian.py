@@ -18,13 +18,14 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 
+from pdqat.batches import samples_in
 from pdqat.constraints import Bound, Constraint, LayerConstraint, OutputConstraint, choice
 from pdqat.duals import DualRule, Duals
 from pdqat.errors import InputError
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import precise
+from pdqat.layers.draws import Draws
 from pdqat.layers.recorder import Recorder
-from pdqat.layers.trace import call_model
 from pdqat.layers.transfer import completed, with_plan
 from pdqat.precision import Plan
 
@@ -94,6 +95,11 @@ class Lagrangian(nn.Module):
         for constraint in self.constraints:
             if not isinstance(constraint, Constraint):
                 raise InputError(f"a constraint is a pdqat.Constraint, such as LayerConstraint(), not {constraint!r}")
+        shape = net.preparation.output_shape
+        self.constraints = tuple(
+            constraint.for_task(loss, shape) if isinstance(constraint, OutputConstraint) else constraint
+            for constraint in self.constraints
+        )
         self.gradient = choice(Gradient, gradient, "gradient")
         if not 0 < layer_sample <= 1:
             raise InputError(f"layer_sample is the part of a batch, above 0 and at most 1, not {layer_sample}")
@@ -169,15 +175,23 @@ class Lagrangian(nn.Module):
 
     def terms(self, inputs: Any, target: Any) -> Terms:
         """The parts, for a batch: one forward in full precision and one under each plan."""
-        full = precise(call_model(self.net, inputs))
+        part = self.layer_sample if self.training else 1.0
+        recorders = {name: Recorder(self._requests[name], part) for name in self.net.plans}
+        for recorder in recorders.values():
+            recorder.draw(samples_in(inputs), self.duals.multipliers.device)
+        draws = Draws(self.training)
+        full = precise(self.net.call(inputs))
         loss = self.loss(full, target)
         outputs: dict[str, Tensor] = {"full": full}
         distances: list[Tensor] = []
         for name, plan in self.net.plans.items():
-            recorder = Recorder(self._requests[name], self.layer_sample if self.training else 1.0)
+            recorder = recorders[name]
+            draws.repeat()
             with self.net.under(plan, self.gradient, recorder):
-                low = outputs[name] = precise(call_model(self.net, inputs))
+                low = outputs[name] = precise(self.net.call(inputs))
             for constraint, bounds in self._resolved[name]:
+                if isinstance(constraint, OutputConstraint):
+                    constraint = constraint.for_target(full.shape, target)
                 distances += constraint.distances(bounds, full, low, recorder)
         return Terms(loss, torch.cat(distances), outputs)
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pdqat.classes import class_dims
 from pdqat.errors import InputError
 from pdqat.terminal import percent
 
@@ -57,13 +58,17 @@ MetricLike = Metric | Callable[[Any, Any], Tensor] | str
 """A Metric, a function of (output, target) of which more is better, "accuracy" or "loss"."""
 
 
-def _right(output: Tensor, target: Tensor) -> Tensor:
-    right = output.argmax(1) == target
-    return right.double() if right.dim() == 1 else right.double().flatten(1).mean(1)
+def accuracy(class_dim: int) -> Metric:
+    """Of class labels: the part of right choices, classes standing in that dimension of the output."""
+
+    def right(output: Tensor, target: Tensor) -> Tensor:
+        is_right = output.argmax(class_dim) == target
+        return is_right.double() if is_right.dim() == 1 else is_right.double().flatten(1).mean(1)
+
+    return Metric("accuracy", right)
 
 
-ACCURACY = Metric("accuracy", _right)
-"""Of class labels: the part of right choices, classes standing in dimension 1 of the output."""
+ACCURACY = accuracy(1)
 
 
 def task_loss(loss: Callable[[Any, Any], Tensor]) -> Metric:
@@ -76,6 +81,7 @@ def metric_for(
     loss: Callable[[Any, Any], Tensor],
     output: Any,
     target: Any,
+    class_dim: int | None = None,
 ) -> Metric:
     """The metric that was asked for; without a wish accuracy if targets are class labels, else the task loss.
 
@@ -84,32 +90,22 @@ def metric_for(
         loss: the task loss.
         output: the model's output for a batch.
         target: that batch's target.
+        class_dim: the dimension of the output in which classes stand; by default the one that the labels tell.
     """
     if isinstance(given, Metric):
         return given
-    if given is None:
-        return ACCURACY if are_labels(output, target) else task_loss(loss)
-    if given == "accuracy":
-        if not are_labels(output, target):
+    dims = class_dims(output.shape, target) if isinstance(output, Tensor) else []
+    if given is None and not dims:
+        return task_loss(loss)
+    if given is None or given == "accuracy":
+        if not dims:
             raise InputError(
-                "accuracy is for targets that are class labels, whole numbers for outputs with classes in dimension 1; "
-                "use metric='loss', or a Metric"
+                "accuracy is for targets that are class labels, whole numbers for outputs with classes in dimension 1 "
+                "or the last; use metric='loss', or a Metric"
             )
-        return ACCURACY
+        return accuracy(dims[0] if class_dim is None else class_dim)
     if given == "loss":
         return task_loss(loss)
     if not callable(given):
         raise InputError(f"a metric is 'accuracy', 'loss', a function of (output, target) or a Metric, not {given!r}")
     return Metric(getattr(given, "__name__", "score").strip("<>"), given)
-
-
-def are_labels(output: Any, target: Any) -> bool:
-    """Whether targets are class labels of outputs that have their classes in dimension 1."""
-    return (
-        isinstance(output, Tensor)
-        and isinstance(target, Tensor)
-        and not target.is_floating_point()
-        and not target.is_complex()
-        and output.dim() == target.dim() + 1
-        and (output.shape[0], *output.shape[2:]) == tuple(target.shape)
-    )

@@ -5,12 +5,11 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from pdqat.constraints import Bound
+from pdqat.constraints import Bound, OutputConstraint
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian, Loss, Terms
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import precise
-from pdqat.layers.trace import call_model
 from pdqat.layers.transfer import with_plan
 from pdqat.precision import Plan
 
@@ -42,7 +41,7 @@ class TaskProblem(nn.Module):
         outputs: dict[str, Tensor] = {}
         for name, plan in self.net.plans.items() if self.low else [("full", None)]:
             with self.net.under(plan, Gradient.STRAIGHT_THROUGH):
-                outputs[name] = precise(call_model(self.net, inputs))
+                outputs[name] = precise(self.net.call(inputs))
         loss = torch.stack([self.loss(output, target) for output in outputs.values()]).sum()
         return Terms(loss, loss.new_zeros(0), outputs)
 
@@ -59,6 +58,12 @@ class TaskProblem(nn.Module):
 
 Problem = Lagrangian | TaskProblem
 """What can be trained, evaluated, ranked and planned for."""
+
+
+def class_dim_of(problem: Problem) -> int | None:
+    """The dimension of the output in which classes stand, where a problem says so."""
+    constraints = problem.constraints if isinstance(problem, Lagrangian) else ()
+    return next((it.class_dim for it in constraints if isinstance(it, OutputConstraint)), None)
 
 
 def check_problem(given: object) -> None:

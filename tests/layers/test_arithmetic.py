@@ -59,7 +59,7 @@ def test_losses_distances_and_gradients_stay_in_float32() -> None:
     body = [nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6), nn.Conv2d(6, 4, 1), nn.BatchNorm2d(4)]
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), *body, nn.Flatten(), nn.Linear(16, 3))
     x, y = torch.rand(32, 1, 6, 6), torch.randint(3, (32,))
-    net = prepare(model, x, 2)
+    net = prepare(model, x, 2, quantizer="dorefa")
     constraints = [OutputConstraint("cross-entropy"), LayerConstraint("relative", 0.01)]
     lagrangian = Lagrangian(net, F.cross_entropy, constraints)
     exact = lagrangian.terms(x, y)
@@ -83,7 +83,9 @@ def test_quantisers_see_float32(monkeypatch: pytest.MonkeyPatch) -> None:
         seen.append(tensor.dtype)
         return original(self, tensor, bits)
 
-    net = prepare(nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)), torch.ones(2, 1), 8)
+    net = prepare(
+        nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1), nn.Linear(1, 1)), torch.ones(2, 1), 8, quantizer="dorefa"
+    )
     monkeypatch.setattr(DoReFaActivation, "grid", grid)
     with torch.autocast("cpu", torch.bfloat16), net.under("8-bit"):
         assert net(torch.ones(2, 1)).dtype is torch.bfloat16

@@ -61,7 +61,7 @@ def test_baked_weights_compute_the_full_precision_view(quantizer: str, training:
 
 def test_without_baking_dorefa_weights_are_the_trained_ones() -> None:
     plain = model()
-    net = prepare(plain, X).eval()
+    net = prepare(plain, X, quantizer="dorefa").eval()
     full = net(X)
     assert not torch.allclose(net.restore()(X), full)
 
@@ -100,9 +100,9 @@ def test_a_weight_shared_with_a_full_precision_layer_can_not_be_baked() -> None:
 
 def test_a_restored_model_can_be_prepared_anew() -> None:
     plain = model()
-    first = prepare(plain, X, 2).eval()
+    first = prepare(plain, X, 2, quantizer="dorefa").eval()
     with first.under("2-bit"):
         expected = first(X)
-    second = prepare(first.restore(), X, 2).eval()
+    second = prepare(first.restore(), X, 2, quantizer="dorefa").eval()
     with second.under("2-bit"):
         assert torch.equal(second(X), expected)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pdqat import Network, prepare
+from pdqat.layers.interface import Interface
 from pdqat.layers.state import Gradient
 from pdqat.layers.summand import Summand
 from pdqat.layers.trace import trace
@@ -23,7 +24,7 @@ def example(channels: int = 3) -> Tensor:
 def streams(model: nn.Module, inputs: Tensor) -> set[frozenset[str]]:
     layers = {name: each for name, each in model.named_modules() if isinstance(each, nn.Conv2d | nn.Linear)}
     norms = {name: each for name, each in model.named_modules() if isinstance(each, nn.BatchNorm2d)}
-    return set(trace(model, layers, norms, inputs).streams)
+    return set(trace(model, layers, norms, Interface(), inputs).streams)
 
 
 def test_a_stage_of_a_pre_activation_network_is_one_stream() -> None:

@@ -96,7 +96,7 @@ class Wired(nn.Module):
     ],
 )
 def test_a_norm_follows_a_layer_if_its_output_enters_it_as_it_is(wire: str, a: str | None, b: str | None) -> None:
-    net = prepare(Wired(wire), torch.rand(5, 4))
+    net = prepare(Wired(wire), torch.rand(5, 4), quantizer="dorefa")
     assert (net.layers["a"].norm_after, net.layers["b"].norm_after) == (a, b)
 
 
@@ -109,7 +109,7 @@ def test_distance_behind_the_norm_is_what_the_other_weights_make_of_it(wire: str
     for norm in (model.norm, model.other_norm):
         nn.init.uniform_(norm.weight, 0.5, 2.0)
         nn.init.uniform_(norm.bias, -1.0, 1.0)
-    net = prepare(model, x, BitPlan("mixed", {"a": Precision(2, None)}))
+    net = prepare(model, x, BitPlan("mixed", {"a": Precision(2, None)}), quantizer="dorefa")
     lagrangian = Lagrangian(net, F.mse_loss, [LayerConstraint("squared")]).eval()
     distances = lagrangian.terms(x, torch.zeros(16, 4)).distances
 

@@ -38,7 +38,7 @@ def test_full_precision_without_a_plan_and_low_precision_under_one() -> None:
     torch.manual_seed(0)
     x = torch.rand(5, 4)
     first, middle, last = (nn.Linear(4, 4) for _ in range(3))
-    net = prepare(nn.Sequential(first, middle, last), x, [2, "w4", "a4"])
+    net = prepare(nn.Sequential(first, middle, last), x, [2, "w4", "a4"], quantizer="dorefa")
     h, weight, bias = F.linear(x, first.weight, first.bias), middle.weight, middle.bias
     weights, activations = DoReFaWeight(), DoReFaActivation()
     expected = {
@@ -299,7 +299,7 @@ def test_a_layer_called_several_times_has_one_constraint_on_the_mean_of_its_call
     torch.manual_seed(0)
     x = torch.rand(8, 4)
     model = Twice()
-    lagrangian = Lagrangian(prepare(model, x), F.mse_loss, [LayerConstraint("relative")])
+    lagrangian = Lagrangian(prepare(model, x, quantizer="dorefa"), F.mse_loss, [LayerConstraint("relative")])
     assert [bound.name for bound in lagrangian.bounds] == ["2-bit/layer/middle"]
     h, weight, bias = F.linear(x, model.first.weight, model.first.bias), model.middle.weight, model.middle.bias
     weights = DoReFaWeight().full(weight), DoReFaWeight().quantize(weight, 2)
@@ -327,7 +327,7 @@ def test_a_norm_called_several_times() -> None:
 
     torch.manual_seed(0)
     x = torch.randn(8, 4)
-    net = prepare(Twice(), x)
+    net = prepare(Twice(), x, quantizer="dorefa")
     lagrangian = Lagrangian(net, F.mse_loss, [LayerConstraint("squared")])
     assert net.layers["middle"].norm_after == "norm"
     value = lagrangian(x, torch.zeros(8, 4))

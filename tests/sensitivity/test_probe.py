@@ -16,7 +16,7 @@ def test_a_candidate_counts_what_its_bits_do_to_input_and_weights() -> None:
     name, precision = "stages.1.0.conv0", Precision(4, 3)
     torch.manual_seed(0)
     images = drawn(20, 1, 8, 8)
-    net = prepare(models.build("preresnet-small", 1, 10, (1, 8, 8)), images, 2)
+    net = prepare(models.build("preresnet-small", 1, 10, (1, 8, 8)), images, 2, quantizer="dorefa")
     problem = Lagrangian(net, F.cross_entropy).eval()
     layer, seen = net.layers[name], []
     hook = layer.register_forward_pre_hook(lambda _, args: seen.append(args[0]))

@@ -2,6 +2,7 @@
 
 import copy
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -21,11 +22,12 @@ from pdqat import (
 )
 from pdqat.constraints import OutputDistance
 from pdqat.evaluation import evaluate
-from pdqat.layers.trace import call_model
+from pdqat.layers.interface import Interface
 from pdqat.sensitivity import RANKINGS, rank
 from pdqat.sensitivity.gradient import first_order
 from pdqat.sensitivity.hessian import hutchinson
-from pdqat.sensitivity.low_layers import full_precision_copy, low_layers, weight_errors, weight_in
+from pdqat.sensitivity.low_layers import low_layers, weight_errors
+from pdqat.task import Problem
 from small_problems import KINDS, Small, drawn, labels, same_state, set_multipliers, small, state, task_problem
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
@@ -51,12 +53,28 @@ def test_every_ranking_scores_every_layer_and_leaves_the_problem_as_it_was(
     assert same_state(state(problem), before)
 
 
+def full_precision_copy(problem: Problem) -> nn.Module:
+    """A plain module that computes what the full-precision view does."""
+    return copy.deepcopy(problem.net).restore(bake=True).eval()
+
+
+def weight_in(model: nn.Module, layer: str) -> Tensor:
+    weight = model.get_submodule(layer).weight
+    assert isinstance(weight, Tensor)
+    return weight
+
+
+def _called(model: nn.Module, inputs: Any) -> Any:
+    args, kwargs = Interface.of(model, inputs).arguments(inputs)
+    return model(*args, **kwargs)
+
+
 @every_kind
 def test_the_plain_copy_is_the_full_precision_view(given: dict[str, Small], kind: str) -> None:
     problem, (inputs, _) = given[kind].problem, given[kind].first
     with torch.no_grad():
         torch.testing.assert_close(
-            call_model(full_precision_copy(problem), inputs), call_model(problem.net, inputs), atol=1e-5, rtol=1e-4
+            _called(full_precision_copy(problem), inputs), problem.net.call(inputs), atol=1e-5, rtol=1e-4
         )
 
 
@@ -85,7 +103,7 @@ def chain() -> tuple[Lagrangian, Chain, Tensor]:
     torch.manual_seed(0)
     model, x = Chain(), drawn(40, 6)
     plain = copy.deepcopy(model)
-    problem = Lagrangian(prepare(model, x, 2), F.cross_entropy)
+    problem = Lagrangian(prepare(model, x, 2, quantizer="dorefa"), F.cross_entropy)
     set_multipliers(problem)
     return problem.eval(), plain, x
 
@@ -94,7 +112,7 @@ def chain() -> tuple[Lagrangian, Chain, Tensor]:
 def divergence(plain: Chain, x: Tensor, low: list[str]) -> float:
     """Of the outputs of the same model with these layers in low precision and in full."""
     plan = BitPlan("some", {layer: Precision(2, 2) if layer in low else FULL for layer in ("b", "c")})
-    net = prepare(copy.deepcopy(plain), x, plan)
+    net = prepare(copy.deepcopy(plain), x, plan, quantizer="dorefa")
     with net.under("some"):
         under_plan = net(x)
     return float(OutputDistance.KL.between(net(x), under_plan))

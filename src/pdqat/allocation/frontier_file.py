@@ -46,7 +46,7 @@ def _draw(points: Sequence[Point], path: Path) -> list[Path]:
     figure = Figure(figsize=(6, 4), layout="constrained")
     axes = figure.subplots()
     sizes = [point.kilobytes for point in points]
-    is_accuracy = points[0].metric is ACCURACY
+    is_accuracy = points[0].metric.name == ACCURACY.name
     axes.plot(sizes, [(100 if is_accuracy else 1) * point.score for point in points], "o-", color=BLUE)
     axes.set_xlabel("weights, KB")
     unit = ", %" if is_accuracy else ""

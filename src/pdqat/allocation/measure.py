@@ -13,7 +13,6 @@ from pdqat.errors import InputError
 from pdqat.evaluation import Evaluation, evaluate
 from pdqat.layers import Network
 from pdqat.layers.norm import PrecisionNorm
-from pdqat.layers.trace import call_model
 from pdqat.precision import BitPlan, Plan
 from pdqat.task import Problem
 
@@ -41,7 +40,7 @@ def estimate_statistics(net: Network, plan: BitPlan, training: Batches) -> None:
     seen = 0
     for inputs, _ in islice(pairs(training), STATISTICS_BATCHES):
         with net.under(plan):
-            call_model(net, on_device(inputs, device))
+            net.call(on_device(inputs, device))
         seen += 1
     if norms and not seen:
         raise InputError("there is no batch to estimate the statistics of norms on: the training batches are empty")

@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from pdqat.batches import each_tensor
 from pdqat.errors import InputError
+from pdqat.layers.draws import Draws
 from pdqat.layers.state import ViewState
 
 
@@ -19,6 +20,14 @@ class BlockTwin:
         self.name = name
         self.channel_dim = channel_dim
         self.state = state
+        self._draws: list[Draws] = []
+        """Of the calls of the block that are under way."""
+
+    def before(self, block: nn.Module, args: tuple[Any, ...]) -> None:
+        """Called by torch before the block's own forward."""
+        recorder = self.state.recorder
+        if recorder is not None and recorder.wants(self.name):
+            self._draws.append(Draws(block.training))
 
     def __call__(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Called by torch after the block's own forward."""
@@ -29,6 +38,7 @@ class BlockTwin:
             raise InputError(
                 f"block {self.name!r} returns a {type(output).__name__}; a block constraint needs a tensor"
             )
+        self._draws.pop().repeat()
         with self.state.twin():
             full = block.forward(*each_tensor(args, Tensor.detach), **each_tensor(kwargs, Tensor.detach))
         for at_reader in (False, True):  # a block has no norm of its own behind it: every distance is taken here

@@ -1,4 +1,4 @@
-"""Precision-aware Conv1d, Conv2d, Conv3d and Linear: one forward for all of them.
+"""Precision-aware layers: one forward for all kinds of them.
 
 A plain layer becomes precision-aware by changing its class in place, so it stays the same object with the same
 Parameters and hooks, wherever the model refers to it; changing the class back makes it plain again.
@@ -6,10 +6,9 @@ Parameters and hooks, wherever the model refers to it; changing the class back m
 
 import copy
 from collections.abc import Callable
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, final
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdqat.layers.arithmetic import in_autocast
@@ -30,6 +29,11 @@ class PrecisionLayer(Summand):
     its weight through the weight quantiser. A layer that no plan quantises (`quantizer` is None) uses its weight as is.
     """
 
+    plain: ClassVar[type[nn.Module]]
+    """The class that it had, and gets back."""
+    weights_only: ClassVar[bool] = False
+    """Whether it reads indices, which have no precision."""
+
     weight: Tensor
     bias: Tensor | None
     name: str
@@ -43,11 +47,16 @@ class PrecisionLayer(Summand):
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """The layer under the network's current view."""
+        return self.compute(input)
+
+    @final
+    def compute(self, input: Tensor) -> Tensor:  # noqa: A002
+        """The layer's one operation under the network's current view."""
         if self.state.stand_in is not None:
             return self.state.stand_in(self, input)
         plan = self.state.plan
         if plan is None:
-            return self.operate(input, self.full_weight(), self.bias)
+            return self.in_full(input)
         precision = plan[self.name]
         live = self.state.gradient is not Gradient.NORMS or plan.name not in self.roundings_behind
         bias = self.bias if live or self.bias is None else self.bias.detach()
@@ -68,21 +77,39 @@ class PrecisionLayer(Summand):
                 self._record_candidates(recorder.candidates, precision, view, read, input.detach())
         return self.as_summand(output)
 
+    def in_full(self, input: Tensor) -> Tensor:  # noqa: A002
+        """The layer's operation in full precision."""
+        return self.operate(input, self.full_weight(), self.bias)
+
+    @classmethod
+    def allowed(cls, precision: Precision) -> Precision:
+        """What the layer can have of a precision: indices that it reads are not rounded."""
+        return Precision(precision.weight, None) if cls.weights_only else precision
+
     @property
     def quantizer(self) -> Quantizer | None:
         """A weight quantiser for its `full`, which has no state: any plan's will do. None if no plan quantises."""
         view = next(iter(self.views.values()), None)
         return view.weight if isinstance(view, LayerQuantizers) else None
 
+    @property
+    def rows(self) -> Tensor:
+        """The weight with its output channels first: what quantisers and `operate` work on."""
+        return self.weight
+
+    def from_rows(self, rows: Tensor) -> Tensor:
+        """The same numbers as the weight itself has them."""
+        return rows
+
     def full_weight(self) -> Tensor:
-        """The weight that the full-precision network uses."""
-        return self.weight if self.quantizer is None else self.quantizer.full(self.weight)
+        """The weight that the full-precision network uses, in rows."""
+        return self.rows if self.quantizer is None else self.quantizer.full(self.rows)
 
     def low_weight(self, plan: BitPlan) -> Tensor:
-        """The weight that the network uses under a plan."""
+        """The weight that the network uses under a plan, in rows."""
         view = self.views[plan.name]
         assert isinstance(view, LayerQuantizers)
-        return view.low_weight(self.weight, plan[self.name])
+        return view.low_weight(self.rows, plan[self.name])
 
     def attach_quantizers_(self, plan: BitPlan) -> None:
         """Give the layer modules that round what it reads and, if it is added to others, what it makes."""
@@ -94,7 +121,7 @@ class PrecisionLayer(Summand):
 
     @final
     def operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        """The convolution or product, in the numbers that autocast asks for."""
+        """The convolution or product of an input and a weight in rows, in the numbers that autocast asks for."""
         return in_autocast(self._operate, input, weight, bias)
 
     def _operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
@@ -105,6 +132,15 @@ class PrecisionLayer(Summand):
     def channel_dim(self) -> int:
         """Which dimension of the output is its channels."""
         raise NotImplementedError
+
+    @property
+    def channels(self) -> int:
+        """Of the output."""
+        return len(self.rows)
+
+    def operations(self, given: Tensor, output: Tensor) -> int:
+        """Multiply-accumulates for this input."""
+        return output.numel() // output.shape[self.channel_dim] * self.weight.numel()
 
     def _quantized_input(self, view: LayerQuantizers, input: Tensor, precision: Precision) -> Tensor:  # noqa: A002
         bits = precision.activation
@@ -122,13 +158,13 @@ class PrecisionLayer(Summand):
     def _quantized_weight(self, view: LayerQuantizers, precision: Precision, live: bool) -> Tensor:
         bits = precision.weight
         if bits is None:
-            weight = view.weight.full(self.weight)
+            weight = view.weight.full(self.rows)
             return weight if live else weight.detach()
         if self.name in self.state.calibrating:
-            view.weight.calibrate(self.weight, bits)
+            view.weight.calibrate(self.rows, bits)
         if self.state.gradient is Gradient.STRAIGHT_THROUGH:
-            return view.weight.straight_through(self.weight, bits)
-        return view.weight.quantize(self.weight.detach(), bits)
+            return view.weight.straight_through(self.rows, bits)
+        return view.weight.quantize(self.rows.detach(), bits)
 
     def _record_twin(self, name: str, read: Callable[[Tensor], Tensor], z: Tensor, low: Tensor) -> None:
         """Compare layer(z, full(w)) with the low side; both z and the low side are constants."""
@@ -152,14 +188,14 @@ class PrecisionLayer(Summand):
         given: Tensor,
     ) -> None:
         """Compare the layer at other precisions with full precision, on an input that is not rounded either."""
-        for precision in candidates.precisions:
-            is_own = precision == own
-            tried = view if is_own else candidates.quantizers(self.name, precision, given, self.weight)
+        for candidate in candidates.precisions:
+            precision = self.allowed(candidate)
+            tried = view if precision == own else candidates.quantizers(self.name, precision, given, self.rows)
             with torch.no_grad():
-                low_input, low_weight = tried.low_input(given, precision), tried.low_weight(self.weight, precision)
+                low_input, low_weight = tried.low_input(given, precision), tried.low_weight(self.rows, precision)
                 low = self.operate(low_input, low_weight, self.bias)
             full_input = given if precision.activation is None else tried.activation.full(given)
-            self._record_twin(candidate_name(self.name, precision), read, full_input, low)
+            self._record_twin(candidate_name(self.name, candidate), read, full_input, low)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """A plain model's state has no quantisers: keep the ones that are here."""
@@ -181,55 +217,7 @@ class PrecisionLayer(Summand):
         """Make it a plain layer again, in place."""
         for attribute in ("name", "state", "views", "sums", "norm_after", "readers", "roundings_behind"):
             delattr(self, attribute)
-        self.__class__ = next(plain for plain, aware in LAYERS.items() if aware is type(self))  # type: ignore[assignment]
-
-
-class PrecisionConv(PrecisionLayer):
-    """What the three convolutions share."""
-
-    def _operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        """The convolution, with torch's own handling of padding modes."""
-        assert isinstance(self, nn.Conv1d | nn.Conv2d | nn.Conv3d)
-        output: Tensor = self._conv_forward(input, weight, bias)
-        return output
-
-    @property
-    def channel_dim(self) -> int:
-        """Channels stand before the spatial dimensions."""
-        return 1 - self.weight.dim()
-
-
-class PrecisionConv1d(PrecisionConv, nn.Conv1d):
-    """A Conv1d that knows its precision."""
-
-
-class PrecisionConv2d(PrecisionConv, nn.Conv2d):
-    """A Conv2d that knows its precision."""
-
-
-class PrecisionConv3d(PrecisionConv, nn.Conv3d):
-    """A Conv3d that knows its precision."""
-
-
-class PrecisionLinear(PrecisionLayer, nn.Linear):  # type: ignore[misc]
-    """A Linear that knows its precision."""
-
-    def _operate(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002
-        """The product."""
-        return F.linear(input, weight, bias)
-
-    @property
-    def channel_dim(self) -> int:
-        """Channels stand last."""
-        return -1
-
-
-LAYERS: dict[type[nn.Module], type[PrecisionLayer]] = {
-    nn.Conv1d: PrecisionConv1d,
-    nn.Conv2d: PrecisionConv2d,
-    nn.Conv3d: PrecisionConv3d,
-    nn.Linear: PrecisionLinear,
-}
+        self.__class__ = self.plain  # type: ignore[assignment]
 
 
 def _as_is(tensor: Tensor) -> Tensor:

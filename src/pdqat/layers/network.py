@@ -11,10 +11,15 @@ from torch import Tensor, nn
 from pdqat.batches import each_tensor, on_device
 from pdqat.errors import InputError
 from pdqat.layers.block import BlockTwin
+from pdqat.layers.coverage import Coverage
+from pdqat.layers.interface import Interface
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
+from pdqat.layers.projection import join_
 from pdqat.layers.recorder import Recorder
+from pdqat.layers.sizes import layer_sizes
 from pdqat.layers.state import Gradient, ViewState
+from pdqat.layers.writing import new_weights, write
 from pdqat.precision import BitPlan
 from pdqat.quantizers import Scheme
 
@@ -27,6 +32,9 @@ class Preparation:
     dtype: torch.dtype
     """The parameters' at that time."""
     scheme: Scheme
+    interface: Interface
+    output_shape: tuple[int, ...]
+    """Of the tensor that is compared, for the example."""
     tied_norms: bool
     integer_sums: bool
 
@@ -61,9 +69,15 @@ class Network(nn.Module):
         self.left_alone = dict(left_alone)
         """What `prepare` did not quantise, with the reason."""
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The model under the current view."""
-        return self.model(*args, **kwargs)
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        """The model under the current view: of what it returns, the tensor that is compared."""
+        return self.preparation.interface.compared(self.model(*args, **kwargs))
+
+    def call(self, inputs: Any) -> Tensor:
+        """The network on the inputs of a batch, given to the model as the example was."""
+        args, kwargs = self.preparation.interface.arguments(inputs)
+        output: Tensor = self(*args, **kwargs)
+        return output
 
     @contextmanager
     def under(
@@ -101,11 +115,29 @@ class Network(nn.Module):
         return each_tensor(example, lambda tensor: tensor.to(like.dtype) if tensor.is_floating_point() else tensor)
 
     @property
+    def every_layer(self) -> dict[str, PrecisionLayer]:
+        """All layers that could be quantised, by name, in the model's order."""
+        return {module.name: module for module in self.model.modules() if isinstance(module, PrecisionLayer)}
+
+    @property
     def layers(self) -> dict[str, PrecisionLayer]:
         """The quantised layers by name, in the order in which the model calls them."""
-        by_name = {module.name: module for module in self.model.modules() if isinstance(module, PrecisionLayer)}
+        by_name = self.every_layer
         names = next(iter(self.plans.values())).precisions if self.plans else ()
         return {name: by_name[name] for name in names}
+
+    @property
+    def coverage(self) -> Coverage:
+        """The share of the model's weights and operations that is quantised, and why the rest is not; print it."""
+        sizes = layer_sizes(self, every=True)
+        added = {part for module in self._aware() for part in (*module.views.modules(), *module.sums.modules())}
+        plain = (module for module in self.model.modules() if module not in added)
+        own = {parameter: parameter.numel() for module in plain for parameter in module.parameters(recurse=False)}
+        operations = sum(size.operations for size in sizes.values())
+        return Coverage({name: sizes[name] for name in self.layers}, sum(own.values()), operations, self.left_alone)
+
+    def _aware(self) -> Iterator[PrecisionLayer | PrecisionNorm]:
+        return (module for module in self.model.modules() if isinstance(module, PrecisionLayer | PrecisionNorm))
 
     def watch_block(self, name: str) -> None:
         """Let the submodule of that name be compared with its full-precision twin."""
@@ -118,6 +150,7 @@ class Network(nn.Module):
         hooks = modules[name]._forward_hooks.values()
         if not any(isinstance(hook, BlockTwin) for hook in hooks):
             twin = BlockTwin(name, inside[-1].channel_dim, self.state)
+            modules[name].register_forward_pre_hook(twin.before)
             modules[name].register_forward_hook(twin, with_kwargs=True)
 
     def restore(self, bake: bool = False, plan: str | BitPlan | None = None) -> nn.Module:
@@ -130,51 +163,38 @@ class Network(nn.Module):
                 plan's own norms, and an explicit `Rounding` as `input_quantizer` in front of every layer that reads
                 quantised activations (`sum_quantizer` behind one whose output is rounded for a sum).
         """
-        if plan is not None:
-            if bake:
-                raise InputError("restore either bakes full precision or gives a plan's low precision, not both")
-            self._write_low_precision(self._known(plan))
+        if plan is not None and bake:
+            raise InputError("restore either bakes full precision or gives a plan's low precision, not both")
+        weights: dict[nn.Module, Tensor] = {}
         if bake:
-            self._bake()
+            weights = new_weights(self.model, PrecisionLayer.full_weight, "baked")
+        if plan is not None:
+            known = self._known(plan)
+            weights = new_weights(self.model, lambda layer: layer.low_weight(known), "quantised")
+            self._attach_quantizers(known)
         for module in list(self.model.modules()):
             for key, hook in list(module._forward_hooks.items()):
                 if isinstance(hook, BlockTwin):
                     del module._forward_hooks[key]
                     module._forward_hooks_with_kwargs.pop(key, None)
             for key, pre_hook in list(module._forward_pre_hooks.items()):
-                if pre_hook is call_every_layer:
+                of_a_twin = isinstance(getattr(pre_hook, "__self__", None), BlockTwin)
+                if of_a_twin or (pre_hook is call_every_layer and plan is None):
                     del module._forward_pre_hooks[key]
             if isinstance(module, PrecisionLayer | PrecisionNorm):
                 module.restore_()
+        write(weights)
+        if plan is None:
+            join_(self.model)
         return self.model
 
-    @torch.no_grad()
-    def _write_low_precision(self, plan: BitPlan) -> None:
-        """Write a plan's weights and norms into the Parameters, and put its quantisers in front of the layers."""
-        layers = [layer for layer in self.model.modules() if isinstance(layer, PrecisionLayer) and layer.quantizer]
-        check_shared_weights(self.model, layers, "quantised")
-        low: dict[Tensor, Tensor] = {}
-        for layer in layers:
-            weight = layer.low_weight(plan)
-            if layer.weight in low and not torch.equal(low[layer.weight], weight):
-                raise InputError(f"{layer.name!r} shares its weight with a layer that rounds it in another way")
-            low[layer.weight] = weight
+    def _attach_quantizers(self, plan: BitPlan) -> None:
+        """Put a plan's quantisers in front of the layers, and its norms in the place of the full-precision ones."""
         for module in list(self.model.modules()):
             if isinstance(module, PrecisionLayer):
                 module.attach_quantizers_(plan)
             elif isinstance(module, PrecisionNorm):
                 module.take_view_(plan)
-        for parameter, value in low.items():
-            parameter.copy_(value)
-
-    @torch.no_grad()
-    def _bake(self) -> None:
-        """Write the full-precision weights, each Parameter's once however many layers share it."""
-        layers = [layer for layer in self.model.modules() if isinstance(layer, PrecisionLayer) and layer.quantizer]
-        check_shared_weights(self.model, layers, "baked")
-        full_weights = {layer.weight: layer.full_weight() for layer in layers}
-        for weight, full in full_weights.items():
-            weight.copy_(full)
 
     def state_dict(self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """The model's state, without a prefix of the network's own."""
@@ -184,14 +204,6 @@ class Network(nn.Module):
         for key in [key for key in state_dict if key.startswith(prefix)]:
             state_dict[f"{prefix}model.{key[len(prefix) :]}"] = state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, *rest)
-
-
-def check_shared_weights(model: nn.Module, layers: Sequence[PrecisionLayer], what: str) -> None:
-    """Refuse to write into weights that modules other than these layers use too."""
-    written = {layer.weight for layer in layers}
-    for name, module in model.named_modules():
-        if module not in layers and any(parameter in written for parameter in module.parameters(recurse=False)):
-            raise InputError(f"{name!r} shares the weight of a quantised layer, which can't be {what} for both")
 
 
 def call_every_layer(module: nn.Module, args: tuple[Any, ...]) -> None:

@@ -29,9 +29,7 @@ class PrecisionNorm(_BatchNorm, Summand):
             return self.state.stand_in(self, input)
         plan = self.state.plan
         if plan is None:
-            if self.training and not self.state.track_statistics:
-                return F.batch_norm(input, None, None, self.weight, self.bias, training=True, eps=self.eps)
-            return normalize(self, input)
+            return self.in_full(input)
         view = self.views[plan.name]
         assert isinstance(view, _BatchNorm)
         recorder = self.state.recorder
@@ -41,6 +39,12 @@ class PrecisionNorm(_BatchNorm, Summand):
         if recorder is not None and slope is not None:
             recorder.through_norm(self.name, output.detach(), slope, channel_dim=1)
         return self.as_summand(output)
+
+    def in_full(self, input: Tensor) -> Tensor:  # noqa: A002
+        """The norm in full precision."""
+        if self.training and not self.state.track_statistics:
+            return F.batch_norm(input, None, None, self.weight, self.bias, training=True, eps=self.eps)
+        return normalize(self, input)
 
     def add_view(self, name: str, tied: bool) -> None:
         """Give a plan its own norm, started as a copy of the full-precision one; tied, with the same affine part."""

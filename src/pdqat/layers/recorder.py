@@ -70,9 +70,14 @@ class Recorder:
         count = max(FEWEST_ROWS, round(self._part * size))
         if count >= size:
             return batch
-        if size not in self._rows:
-            self._rows[size] = torch.randperm(size, device=batch.device)[:count]
+        self.draw(size, batch.device)
         return batch.index_select(0, self._rows[size])
+
+    def draw(self, size: int, device: torch.device) -> None:
+        """Choose the rows of batches of this size, unless all are taken: before a forward that draws on its own."""
+        count = max(FEWEST_ROWS, round(self._part * size))
+        if count < size and size not in self._rows:
+            self._rows[size] = torch.randperm(size, device=device)[:count]
 
     def distance(self, distance: Distance, name: str) -> Tensor:
         """The distance of each channel, averaged over the calls in this forward."""

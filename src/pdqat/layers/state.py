@@ -64,6 +64,15 @@ class ViewState:
             self.track_statistics = True
 
     @contextmanager
+    def standing_in(self, function: Callable[[Any, Tensor], Tensor]) -> Iterator[None]:
+        """Let layers and norms return `function(module, input)` until the block ends."""
+        before, self.stand_in = self.stand_in, function
+        try:
+            yield
+        finally:
+            self.stand_in = before
+
+    @contextmanager
     def calibration(self, names: Iterable[str]) -> Iterator[None]:
         """Let the quantisers of these layers and norms set their state from what they see."""
         self.calibrating = frozenset(names)

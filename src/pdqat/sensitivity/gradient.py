@@ -3,21 +3,19 @@
 import torch
 
 from pdqat.batches import Batches, samples_in
-from pdqat.layers.trace import call_model
-from pdqat.sensitivity.low_layers import full_precision_copy, weight_errors, weight_in
+from pdqat.sensitivity.low_layers import full_view, instead_of, leaves, weight_errors
 from pdqat.task import Problem
 
 
 def first_order(problem: Problem, batches: Batches) -> dict[str, float]:
     """Of the task loss in full precision, the mean over batches of |g . (quantize(w) - full(w))|."""
     errors = weight_errors(problem)
-    model = full_precision_copy(problem)
-    weights = {name: weight_in(model, name).requires_grad_() for name in errors}
+    weights = leaves(problem, errors)
     sums = dict.fromkeys(errors, 0.0)
     samples = 0
     for inputs, target in batches:
-        with torch.enable_grad():
-            loss = problem.loss(call_model(model, inputs), target)
+        with torch.enable_grad(), full_view(problem, instead_of(weights)) as net:
+            loss = problem.loss(net.call(inputs), target)
             gradients = torch.autograd.grad(loss, list(weights.values()))
         for name, gradient in zip(weights, gradients, strict=True):
             sums[name] += float((gradient * errors[name]).sum().abs()) * samples_in(inputs)

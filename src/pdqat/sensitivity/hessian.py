@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pdqat.batches import Batches, samples_in
-from pdqat.layers.trace import call_model
-from pdqat.sensitivity.low_layers import full_precision_copy, weight_errors, weight_in
+from pdqat.sensitivity.low_layers import full_view, instead_of, leaves, weight_errors
 from pdqat.task import Problem
 
 DRAWS = 10
@@ -21,17 +21,17 @@ DRAWS = 10
 def trace_times_error(problem: Problem, batches: Batches) -> dict[str, float]:
     """trace(H_l) / n_l x |quantize(w) - full(w)|^2, of the task loss in full precision."""
     errors = weight_errors(problem)
-    model = full_precision_copy(problem)
-    weights = [weight_in(model, name).requires_grad_() for name in errors]
+    weights = leaves(problem, errors)
     generator = torch.Generator().manual_seed(0)
     traces = torch.zeros(len(weights))
     samples = 0
     for inputs, target in batches:
-        with torch.enable_grad():
-            loss = problem.loss(call_model(model, inputs), target)
-            traces += hutchinson(loss, weights, DRAWS, generator) * samples_in(inputs)
+        # torch's fast attention has no second derivative.
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), full_view(problem, instead_of(weights)) as net:
+            loss = problem.loss(net.call(inputs), target)
+            traces += hutchinson(loss, list(weights.values()), DRAWS, generator) * samples_in(inputs)
         samples += samples_in(inputs)
-    means = traces / samples / torch.tensor([weight.numel() for weight in weights])
+    means = traces / samples / torch.tensor([weight.numel() for weight in weights.values()])
     squares = (float(error.square().sum()) for error in errors.values())
     return {name: float(mean) * square for name, mean, square in zip(errors, means, squares, strict=True)}
 

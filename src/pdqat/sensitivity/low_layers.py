@@ -1,18 +1,22 @@
-"""What rankings look at: the layers that a problem's plan quantises, and its full-precision view as a plain module."""
+"""What rankings look at: the layers that a problem's plan quantises, and its full-precision view."""
 
-import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from pdqat.classes import class_dims
 from pdqat.constraints import ActivationConstraint, OutputConstraint, OutputDistance
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
-from pdqat.layers import Distance
+from pdqat.layers import Distance, Network
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
-from pdqat.metric import are_labels
+from pdqat.layers.modes import evaluating
+from pdqat.layers.norm import PrecisionNorm
 from pdqat.precision import BitPlan
 from pdqat.task import Problem, TaskProblem, check_problem
 
@@ -48,17 +52,33 @@ def check_full_view(problem: Problem) -> None:
         )
 
 
-def full_precision_copy(problem: Problem) -> nn.Module:
-    """A plain module that computes what the full-precision view does."""
+@contextmanager
+def full_view(problem: Problem, instead: Mapping[str, Callable[[PrecisionLayer, Tensor], Tensor]]) -> Iterator[Network]:
+    """The network in full precision and evaluation mode, with functions of layer and input in place of some layers."""
     check_full_view(problem)
-    return copy.deepcopy(problem.net).restore(bake=True).eval()
+
+    def compute(module: PrecisionLayer | PrecisionNorm, given: Tensor) -> Tensor:
+        if module.name in instead and isinstance(module, PrecisionLayer):
+            return instead[module.name](module, given)
+        return module.in_full(given)
+
+    with evaluating(problem.net), problem.net.state.standing_in(compute):
+        yield problem.net
 
 
-def weight_in(model: nn.Module, layer: str) -> Tensor:
-    """A layer's weight in a plain module."""
-    weight = model.get_submodule(layer).weight
-    assert isinstance(weight, Tensor)
-    return weight
+def leaves(problem: Problem, layers: Iterable[str]) -> dict[str, Tensor]:
+    """Per layer its full-precision weight, in rows, as a tensor of its own that can have a gradient."""
+    known = problem.net.layers
+    return {name: known[name].full_weight().detach().clone().requires_grad_() for name in layers}
+
+
+def instead_of(weights: Mapping[str, Tensor]) -> dict[str, Callable[[PrecisionLayer, Tensor], Tensor]]:
+    """Layers in full precision with these weights, for `full_view`."""
+    return {name: partial(_with_weight, weight) for name, weight in weights.items()}
+
+
+def _with_weight(weight: Tensor, layer: PrecisionLayer, given: Tensor) -> Tensor:
+    return layer.operate(given, weight, layer.bias)
 
 
 @torch.no_grad()
@@ -76,13 +96,18 @@ def layer_distance_of(problem: Problem) -> Distance:
     )
 
 
-def output_distance_of(problem: Problem, output: Any, target: Any) -> OutputDistance:
+def output_distance_of(problem: Problem, output: Tensor, target: Any) -> Callable[[Tensor, Tensor], Tensor]:
     """How far outputs are apart: squared or by the divergence, which unlike the cross-entropy is 0 at equality.
 
     A problem without an output constraint does not say; there class labels, if the target is such, mean divergence.
     """
     constraints = problem.constraints if isinstance(problem, Lagrangian) else ()
-    stated = next((it.distance for it in constraints if isinstance(it, OutputConstraint)), None)
+    stated = next((it for it in constraints if isinstance(it, OutputConstraint)), None)
     if stated is None:
-        return OutputDistance.KL if are_labels(output, target) else OutputDistance.SQUARED
-    return OutputDistance.SQUARED if stated is OutputDistance.SQUARED else OutputDistance.KL
+        dims = class_dims(output.shape, target)
+        return partial(OutputDistance.KL.between, class_dim=dims[0]) if dims else OutputDistance.SQUARED.between
+    stated = stated.for_target(output.shape, target)
+    if stated.distance is OutputDistance.SQUARED:
+        return OutputDistance.SQUARED.between
+    class_dim = stated.class_dim
+    return partial(OutputDistance.KL.between, class_dim=1 if class_dim is None else class_dim)

@@ -12,8 +12,8 @@ import torch
 
 from pdqat.batches import Batches, samples_in
 from pdqat.layers.layer_quantizers import Candidates
+from pdqat.layers.modes import evaluating
 from pdqat.layers.recorder import Recorder, Request, candidate_name
-from pdqat.layers.trace import call_model, evaluating
 from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.low_layers import layer_distance_of, low_layers, plan_of
 from pdqat.task import Problem
@@ -34,7 +34,7 @@ def candidate_distances(
         for inputs, _ in batches:
             recorder = Recorder([Request(names, distance)], candidates=candidates)
             with net.under(plan, recorder=recorder):
-                call_model(net, inputs)
+                net.call(inputs)
             for name in names:
                 sums[name] += float(recorder.distance(distance, name).mean()) * samples_in(inputs)
             samples += samples_in(inputs)

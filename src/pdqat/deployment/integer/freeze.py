@@ -32,9 +32,9 @@ from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
+from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS
-from pdqat.layers.trace import evaluating
 from pdqat.precision import BitPlan
 from pdqat.quantizers import Quantizer
 

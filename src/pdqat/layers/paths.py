@@ -1,0 +1,118 @@
+"""Ways through autograd's graph: from which layers and norms a tensor was made, and how."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """One call of a layer or norm; for a norm, the layer calls whose outputs enter a norm here for the first time."""
+
+    number: int
+    name: str
+    entering: tuple["LayerCall", ...] = ()
+    reads: set["LayerCall"] = field(default_factory=set, compare=False)
+    """The calls whose outputs it reads, without a call in between."""
+
+
+def sources(node: Any, made: "Mapping[Any, LayerCall]") -> "set[LayerCall]":
+    """The calls from which a tensor was made, without a call in between."""
+    nodes, seen, sources = [node], set(), set[LayerCall]()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node in made:
+            sources.add(made[node])
+        else:
+            nodes.extend(parent for parent, _ in node.next_functions)
+    return sources
+
+
+def norms_after(calls: list[LayerCall]) -> dict[str, str]:
+    """Layers whose every call enters the same norm, and nothing else waits there when it does."""
+    norms_of: dict[str, set[str]] = defaultdict(set)
+    for call in calls:
+        for layer in call.entering:
+            norms_of[layer.name].add(call.name)
+    norm_after = {layer: min(norms) for layer, norms in norms_of.items() if len(norms) == 1}
+    waiting: dict[str, set[LayerCall]] = defaultdict(set)
+    unclear: set[LayerCall] = set()
+    for call in calls:
+        if call.name in norm_after:
+            waiting[norm_after[call.name]].add(call)
+        else:
+            here = {layer for layer in call.entering if layer.name in norm_after}
+            unclear |= waiting[call.name] ^ here
+            waiting[call.name].clear()
+    unclear = unclear.union(*waiting.values())
+    return {layer: norm for layer, norm in norm_after.items() if layer not in {call.name for call in unclear}}
+
+
+def added_into(node: Any, made: Mapping[Any, LayerCall]) -> Iterator[LayerCall]:
+    """The calls that made the terms of a sum."""
+    nodes, seen = [node], set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node in made:
+            yield made[node]
+        elif type(node).__name__ == "AddBackward0" and node._saved_alpha == 1:
+            nodes.extend(parent for parent, _ in node.next_functions)
+
+
+def streams_of(ends: list[Any], made: Mapping[Any, LayerCall]) -> list[frozenset[str]]:
+    """The names behind every addition, those that flow together in one set; without sets that have unknown terms."""
+    streams: list[set[str | None]] = []
+    known: dict[Any, set[str | None]] = {}
+    nodes, seen = list(ends), set()
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node not in made or node in ends:
+            nodes.extend(parent for parent, _ in node.next_functions)
+        if type(node).__name__ == "AddBackward0":
+            terms = _terms(node, made, known)
+            apart = [each for each in streams if not each & (terms - {None})]
+            joined = [each for each in streams if each & (terms - {None})]
+            streams = [*apart, terms.union(*joined)]
+    return [frozenset(name for name in each if name is not None) for each in streams if None not in each]
+
+
+def _terms(node: Any, made: Mapping[Any, LayerCall], known: dict[Any, set[str | None]]) -> set[str | None]:
+    """What is added up in a node; None for a term that no layer or norm made, or that is scaled."""
+    if node not in known:
+        kind = type(node).__name__
+        parents = [parent for parent, _ in node.next_functions] if node is not None else []
+        keeps_multiples = kind in _KEEP_MULTIPLES or (kind in _CLAMPS and _clamps_at_0_and_1(node))
+        if node in made:
+            known[node] = {made[node].name}
+        elif kind == "AddBackward0" and node._saved_alpha == 1:
+            known[node] = set().union(*(_terms(parent, made, known) for parent in parents))
+        else:
+            known[node] = _terms(parents[0], made, known) if keeps_multiples else {None}
+    return known[node]
+
+
+_KEEP_MULTIPLES = ("ReluBackward0", "MaxPool2DWithIndicesBackward0", "ViewBackward0", "CloneBackward0")
+_CLAMPS = ("ClampBackward0", "ClampBackward1", "ClampMinBackward0", "HardtanhBackward0")
+
+
+def _clamps_at_0_and_1(node: Any) -> bool:
+    limits = [getattr(node, f"_saved_{name}", None) for name in ("min", "max", "min_val", "max_val")]
+    return all(limit is None or limit in (0, 1) for limit in limits)
+
+
+def read_through(node: Any, made: Mapping[Any, LayerCall]) -> LayerCall | None:
+    """The call that made a tensor, seen through functions of one tensor such as clip, ReLU and pooling."""
+    while node is not None and node not in made:
+        parents = [parent for parent, _ in node.next_functions if parent is not None]
+        node = parents[0] if len(parents) == 1 else None
+    return None if node is None else made[node]

@@ -1,0 +1,121 @@
+"""First and last layers by what they are for, and what is said where nothing is left."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pdqat import InputError, prepare
+
+
+class Attention(nn.Module):
+    """By hand, with separate projections."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.query, self.key, self.value, self.mixed, self.head = (nn.Linear(4, 4) for _ in range(5))
+
+    def forward(self, x: Tensor) -> Tensor:
+        scores = self.query(x) @ self.key(x).transpose(1, 2)
+        y: Tensor = self.head(torch.relu(self.mixed(scores.softmax(-1) @ self.value(x))))
+        return y
+
+
+def test_all_projections_of_the_input_are_first() -> None:
+    net = prepare(Attention(), torch.rand(3, 5, 4))
+    assert list(net.layers) == ["mixed"]
+    assert {name for name, reason in net.left_alone.items() if reason.startswith("first")} == {"query", "key", "value"}
+
+
+class Detector(nn.Module):
+    """A body that is read by heads and by a neck, whose output is read by one more head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.body, self.neck = (nn.Conv2d(3, 3, 3, padding=1) for _ in range(3))
+        self.boxes, self.classes, self.coarse = (nn.Conv2d(3, 4, 1) for _ in range(3))
+        self.norm = nn.BatchNorm2d(3)
+
+    def forward(self, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        features = torch.relu(self.norm(self.body(self.stem(image))))
+        return self.boxes(features), self.classes(features), self.coarse(self.neck(features))
+
+
+def test_every_head_is_last() -> None:
+    net = prepare(Detector(), torch.rand(2, 3, 6, 6), output=lambda heads: torch.cat(heads, 1))
+    assert list(net.layers) == ["body", "neck"]
+    assert {name for name, reason in net.left_alone.items() if reason.startswith("last")} == {
+        *("boxes", "classes", "coarse"),
+    }
+
+
+def test_what_never_reaches_the_compared_tensor_stays_as_it_is() -> None:
+    net = prepare(Detector(), torch.rand(2, 3, 6, 6), output=0)
+    assert list(net.layers) == ["body"]
+    reason = "without an effect on the output that is compared: full precision unless a rule names it"
+    assert {name for name in net.left_alone if net.left_alone[name] == reason} == {"classes", "neck", "coarse"}
+    assert net.left_alone["boxes"].startswith("last")
+
+
+class Residual(nn.Module):
+    """A stream that all blocks add to: only the last block adds what nobody reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Linear(4, 4)
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for block in self.blocks:
+            x = x + torch.relu(block(x))
+        return x
+
+
+def test_a_residual_stream_does_not_make_all_layers_last() -> None:
+    net = prepare(Residual(), torch.rand(6, 4))
+    assert list(net.layers) == ["blocks.0", "blocks.1"]
+
+
+def test_a_rule_names_what_would_stay() -> None:
+    net = prepare(Attention(), torch.rand(3, 5, 4), 4, layers={"key": 8, "head": "w4"})
+    precisions = {name: str(precision) for name, precision in net.plans["4-bit"].precisions.items()}
+    assert precisions == {"key": "8", "mixed": "4", "head": "w4"}
+
+
+def test_nothing_to_quantise_says_why_by_reason_and_count() -> None:
+    class Towers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.towers = nn.ModuleList(nn.Linear(4, 4) for _ in range(9))
+            self.unused, self.recurrent = nn.Linear(4, 4), nn.LSTM(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.stack([tower(self.recurrent(x)[0]) for tower in self.towers]).sum(0)
+
+    with pytest.raises(InputError) as refusal:
+        prepare(Towers(), torch.rand(6, 4))
+    message = str(refusal.value)
+    assert message.startswith("the model has nothing to quantise: no layer is left in low precision (")
+    assert "9 layers (towers.0, towers.1, towers.2, towers.3, ...): first layer" in message
+    assert "unused: not called with the example input" in message
+    assert "recurrent: LSTM is recurrent" in message
+    assert len(message) < 700
+
+
+@pytest.mark.parametrize("model", [nn.ReLU(), nn.Sequential()])
+def test_a_model_without_parameters_is_refused(model: nn.Module) -> None:
+    with pytest.raises(InputError, match="nothing to quantise: it has no parameters"):
+        prepare(model, torch.rand(2, 3))
+
+
+def test_coverage_counts_weights_and_operations() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Conv2d(2, 4, 3), nn.Flatten(), nn.Linear(16, 3))
+    net = prepare(model, torch.rand(5, 1, 6, 6), [2, 4])
+    own = 9 * 2 + 2 + 4 + 2 * 4 * 9 + 4 + 48 + 3
+    assert net.coverage.of_weights == pytest.approx(72 / own)
+    assert net.coverage.of_operations == pytest.approx(72 * 4 / (18 * 16 + 72 * 4 + 48))
+    shown = str(net.coverage)
+    assert f"1 layer is quantised: {72 / own:.2%} of the weights" in shown
+    assert "first layer: full precision unless a rule names it" in shown
+    tied = prepare(net.restore(), torch.rand(5, 1, 6, 6), tied_norms=True)
+    assert tied.coverage.of_weights == pytest.approx(72 / own)
