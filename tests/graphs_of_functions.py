@@ -1,6 +1,6 @@
-"""Graphs of functions in real numbers, as symbolic tracing and torch.export give them, and files of them in runtimes."""
+"""Graphs of functions, as symbolic tracing and torch.export give them, and their files in both runtimes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -77,18 +77,25 @@ def exported(module: nn.Module, example: tuple[Tensor, ...]) -> fx.GraphModule:
     return fx.GraphModule(graph_module, graph_module.graph)
 
 
-def run_file(graph: fx.GraphModule, example: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> dict[str, dict[str, Tensor]]:
-    """The graph's file in both runtimes: runtime, output, numbers."""
-    content = GraphWriter(graph, example).model().SerializeToString()
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = 1, 3
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    feed = {described.name: tensor.numpy() for described, tensor in zip(session.get_inputs(), inputs, strict=True)}
-    names = [described.name for described in session.get_outputs()]
-    made = dict(zip(names, map(torch.from_numpy, session.run(names, feed)), strict=True))
-    core = openvino.Core()
-    settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
-    compiled = core.compile_model(core.read_model(content), "CPU", settings)
-    results = compiled(feed)
-    by_name = {name: torch.from_numpy(np.array(results[port])) for port in compiled.outputs for name in port.get_names()}
-    return {"onnxruntime": made, "openvino": {name: by_name[name] for name in names}}
+class File:
+    """A graph's file in both runtimes."""
+
+    def __init__(self, graph: fx.GraphModule, example: tuple[Tensor, ...]) -> None:
+        content = GraphWriter(graph, example).model().SerializeToString()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads, options.log_severity_level = 1, 3
+        self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+        self._names = [described.name for described in self._session.get_outputs()]
+        core = openvino.Core()
+        settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
+        self._compiled = core.compile_model(core.read_model(content), "CPU", settings)
+
+    def run(self, inputs: tuple[Tensor, ...]) -> dict[str, dict[str, Tensor]]:
+        """Runtime, output, numbers."""
+        names = [described.name for described in self._session.get_inputs()]
+        feed = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+        made = dict(zip(self._names, map(torch.from_numpy, self._session.run(self._names, feed)), strict=True))
+        results = self._compiled(feed)
+        ports = [(name, port) for port in self._compiled.outputs for name in port.get_names()]
+        numbers = {name: torch.from_numpy(np.array(results[port])) for name, port in ports}
+        return {"onnxruntime": made, "openvino": {name: numbers[name] for name in self._names}}

@@ -185,8 +185,8 @@ def test_what_can_not_be_written_is_named() -> None:
     assert "layer 1 can't be exported: its padding mode is 'reflect'" in refusal(
         nn.Sequential(nn.Conv2d(3, 4, 3), padded, nn.Conv2d(4, 4, 3)), images()
     )
-    layers = [nn.Conv2d(3, 4, 3), nn.Softplus(), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 3)]
-    assert "1: Softplus can't be written to ONNX" in refusal(nn.Sequential(*layers), images())
+    layers = [nn.Conv2d(3, 4, 3), nn.Softshrink(), nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 3)]
+    assert "1: the function softshrink can't be written to ONNX" in refusal(nn.Sequential(*layers), images())
     without = nn.BatchNorm2d(4, track_running_stats=False)
     assert "norm 1 can't be exported: it keeps no running statistics" in refusal(
         nn.Sequential(nn.Conv2d(3, 4, 3), without, nn.Conv2d(4, 4, 3), nn.Conv2d(4, 4, 3)), images()

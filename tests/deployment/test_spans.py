@@ -61,8 +61,8 @@ def test_a_falling_line_swaps_the_ends() -> None:
 
 
 def test_sums_differences_and_products_of_two() -> None:
-    assert ends(total(span(1, 2), span(-3, 5))) == pytest.approx((-2 - 7 * UNIT, 7 + 7 * UNIT), abs=1e-12)
-    assert ends(difference(span(1, 2), span(-3, 5))) == pytest.approx((-4 - 5 * UNIT, 5 + 5 * UNIT), abs=1e-12)
+    assert ends(total(span(1, 2), span(-3, 5))) == pytest.approx((-2 - 2 * UNIT, 7 + 7 * UNIT), abs=1e-12)
+    assert ends(difference(span(1, 2), span(-3, 5))) == pytest.approx((-4 - 4 * UNIT, 5 + 5 * UNIT), abs=1e-12)
     assert ends(elementwise_product(span(-1, 2), span(-3, 5))) == pytest.approx((-6, 10), abs=1e-5)
 
 

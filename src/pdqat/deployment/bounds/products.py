@@ -8,8 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from pdqat.deployment.bounds.elementwise import add, mul, span_of, where
-from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, units_of_sum
+from pdqat.deployment.bounds.elementwise import add, mul, span_of
+from pdqat.deployment.bounds.masks import where
+from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, units_of_sum, within_both
 from pdqat.deployment.bounds.sums import softmax
 from pdqat.errors import InputError
 
@@ -118,9 +119,7 @@ def transposed_convolution(function: Callable[..., Tensor]) -> Callable[..., Spa
 
 CONVOLUTIONS = {
     **{f"conv{dims}d": convolution(getattr(F, f"conv{dims}d")) for dims in (1, 2, 3)},
-    **{
-        f"conv_transpose{dims}d": transposed_convolution(getattr(F, f"conv_transpose{dims}d")) for dims in (1, 2, 3)
-    },
+    **{f"conv_transpose{dims}d": transposed_convolution(getattr(F, f"conv_transpose{dims}d")) for dims in (1, 2, 3)},
 }
 
 
@@ -154,7 +153,7 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Span:
-    """softmax(scale x query x keys, where the mask lets them) x values."""
+    """softmax(scale x query x keys, where the mask lets them) x values, and never beyond the values."""
     by = 1 / sqrt(span_of(query).low.shape[-1]) if scale is None else scale
     scores = matmul(query, span_of(key).through(lambda end: end.mT)).through(lambda end: end * by).rounded(SINGLE)
     if is_causal:
@@ -163,12 +162,21 @@ def attention(
         scores = where(attn_mask, scores, -torch.inf)
     elif attn_mask is not None:
         scores = add(scores, attn_mask)
-    return matmul(softmax(scores, -1), value)
+    result, values = matmul(softmax(scores, -1), value), span_of(value)
+    among = Span(values.low.amin(-2, True), values.high.amax(-2, True))
+    return within_both(result, among.rounded(2 * units_of_sum(scores.low.shape[-1]) + SINGLE))
 
 
 RULES: dict[str, Callable[..., Any]] = {
-    **{"matmul": matmul, "mm": matmul, "bmm": matmul, "linear": linear, "addmm": addmm, "baddbmm": addmm},
+    "matmul": matmul,
+    "mm": matmul,
+    "bmm": matmul,
+    "linear": linear,
+    "addmm": addmm,
+    "baddbmm": addmm,
     **CONVOLUTIONS,
-    **{"convolution": any_convolution, "einsum": einsum, "scaled_dot_product_attention": attention},
+    "convolution": any_convolution,
+    "einsum": einsum,
+    "scaled_dot_product_attention": attention,
 }
 """By torch's names, with torch's arguments; each may be a span."""

@@ -46,6 +46,11 @@ class Span:
         return self.low if self.high is self.low else (self.low + self.high) / 2
 
     @property
+    def single(self) -> Tensor:
+        """The lower ends in float32: for what asks for shape and type only."""
+        return self.low.float()
+
+    @property
     def width(self) -> Tensor:
         """From one end to the other."""
         return self.high - self.low
@@ -55,14 +60,18 @@ class Span:
         """The largest absolute value between the ends."""
         return torch.maximum(self.low.abs(), self.high.abs())
 
-    def widened(self, error: Tensor) -> "Span":
+    def moved(self, below: Tensor | float, above: Tensor | float) -> "Span":
         """With both ends moved outwards; float32 has no numbers beyond its largest."""
-        low, high = self.low - error - SMALLEST, self.high + error + SMALLEST
+        low, high = self.low - below - SMALLEST, self.high + above + SMALLEST
         return Span(torch.where(low < -LARGEST, -torch.inf, low), torch.where(high > LARGEST, torch.inf, high))
 
+    def widened(self, error: Tensor | float) -> "Span":
+        """With both ends moved outwards alike."""
+        return self.moved(error, error)
+
     def rounded(self, units: float = 1.0) -> "Span":
-        """As float32 holds it after so many roundings."""
-        return self.widened(units * UNIT * self.size)
+        """As float32 holds it after so many roundings; of all numbers the ends move outwards furthest."""
+        return self.moved(units * UNIT * self.low.abs(), units * UNIT * self.high.abs())
 
     def through(self, rising: Callable[[Tensor], Tensor]) -> "Span":
         """Behind a function that never falls and is computed without an error."""
@@ -117,8 +126,8 @@ def average(span: Span, apply: Callable[[Tensor], Tensor]) -> Span:
     result = span.through(apply)
     per_channel = span.low.shape[2:].numel()
     terms = max(per_channel, span.low.numel() // max(result.low.numel(), 1))
-    error = (units_of_sum(terms) + SINGLE) * UNIT * apply(span.size)
-    return result.widened(error)
+    units = (units_of_sum(terms) + SINGLE) * UNIT
+    return result.moved(units * apply(span.low.abs()), units * apply(span.high.abs()))
 
 
 def total(first: Span, second: Span) -> Span:

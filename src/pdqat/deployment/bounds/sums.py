@@ -1,14 +1,14 @@
-"""Spans behind sums over dimensions: means, norms, softmax."""
+"""Spans behind sums over dimensions: means, lengths, softmax."""
 
 from collections.abc import Callable, Sequence
-from math import prod, sqrt
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pdqat.deployment.bounds.elementwise import div, span_of
-from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, elementwise_product, total, units_of_sum
+from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, units_of_sum
 from pdqat.errors import InputError
 
 FURTHEST = 100.0
@@ -25,77 +25,63 @@ def _axes(x: Span, dims: Dims) -> list[int]:
     return [dim % count for dim in given]
 
 
-def _terms(x: Span, axes: Sequence[int]) -> int:
+def terms_of(x: Span, axes: Sequence[int]) -> int:
+    """How many numbers are added over the axes."""
     return prod(x.low.shape[axis] for axis in axes)
+
+
+def _added(x: Any, terms: int, apply: Callable[[Tensor], Tensor], more: float = 0.0) -> Span:
+    """Sums in any order: v - e |v| rises with v, so the ends have the errors of their own terms."""
+    span = span_of(x)
+    result = Span(apply(span.low), apply(span.high), span.whole)
+    if span.whole and not more:
+        return result
+    units = (units_of_sum(terms) + more) * UNIT
+    return result.moved(units * apply(span.low.abs()), units * apply(span.high.abs()))
 
 
 def summed(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Span:
     """In any order."""
-    span = span_of(x)
-    axes = _axes(span, dim)
-    low, high, size = (end.sum(axes, keepdim) for end in (span.low, span.high, span.size))
-    result = Span(low, high, span.whole)
-    return result if span.whole else result.widened(units_of_sum(_terms(span, axes)) * UNIT * size)
+    axes = _axes(span_of(x), dim)
+    return _added(x, terms_of(span_of(x), axes), lambda end: end.sum(axes, keepdim))
 
 
 def mean(x: Any, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Span:
-    """In any order."""
-    span = span_of(x)
-    axes = _axes(span, dim)
-    low, high, size = (end.mean(axes, keepdim) for end in (span.low, span.high, span.size))
-    return Span(low, high).widened((units_of_sum(_terms(span, axes)) + SINGLE) * UNIT * size)
+    """In any order, and divided."""
+    axes = _axes(span_of(x), dim)
+    return _added(x, terms_of(span_of(x), axes), lambda end: end.mean(axes, keepdim), SINGLE)
 
 
 def cumsum(x: Any, dim: int, *, dtype: Any = None) -> Span:
     """Sums of all that stand before."""
-    span = span_of(x)
-    low, high, size = (end.cumsum(dim) for end in (span.low, span.high, span.size))
-    result = Span(low, high, span.whole)
-    return result if span.whole else result.widened(units_of_sum(span.low.shape[dim]) * UNIT * size)
+    return _added(x, span_of(x).low.shape[dim], lambda end: end.cumsum(dim))
 
 
-def _spread(x: Span, axes: Sequence[int]) -> tuple[Span, Span, Tensor]:
-    """Numbers without their mean, their variance, and how far float32 is from it.
+def _place(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Where the largest or smallest number is; between numbers that rounding can change nobody knows."""
 
-    The root of the variance moves by at most the root mean square of how far the numbers do, since taking the mean
-    away makes no vector longer. Variances may also be computed as the mean square less the mean's square.
+    def through(x: Span, dim: int | None = None, keepdim: bool = False) -> Tensor:
+        if bool(x.width.any()):
+            raise InputError("the place of the largest of numbers that rounding can change has no bounds")
+        return function(x.low, dim, keepdim)
+
+    return through
+
+
+def spread(x: Span, axes: list[int]) -> tuple[Span, Span]:
+    """Numbers without their mean, and their variance, which runtimes compute from these differences.
+
+    The variance's root moves by at most the root mean square of how far the numbers do, since taking the mean away
+    makes no vector longer.
     """
-    middle, radius, terms = x.middle, x.width / 2, _terms(x, axes)
-    units = (2 * units_of_sum(terms) + SINGLE) * UNIT
+    middle, radius, terms = x.middle, x.width / 2, terms_of(x, axes)
+    units = (units_of_sum(terms) + SINGLE) * UNIT
+    rounding = units * x.size.mean(axes, True) + SINGLE * UNIT * x.size
     away = middle - middle.mean(axes, True)
     reach = radius * (1 - 2 / terms) + radius.mean(axes, True) if terms > 1 else torch.zeros_like(radius)
-    centred = Span(away - reach, away + reach).widened(units * x.size.mean(axes, True) + SINGLE * UNIT * x.size)
-    root, moved = (part.square().mean(axes, True).sqrt() for part in (away, radius))
-    return (
-        centred,
-        Span((root - moved).clamp(min=0).square(), (root + moved).square()),
-        units * x.size.square().mean(axes, True),
-    )
-
-
-def _over_root(x: Span, variance: Span, error: Tensor, eps: float, largest: float) -> Span:
-    """x / sqrt(variance + eps), which is never beyond the largest, unless rounding makes most of the variance."""
-    floor = (variance.low - error).clamp(min=0) + eps
-    inverse = Span(1 / (variance.high + error + eps).sqrt(), 1 / floor.sqrt())
-    result = elementwise_product(x, inverse).rounded(SINGLE)
-    sound = (error < eps / 2) | (error < 1e-3 * variance.low)
-    limit = torch.where(sound, 2 * largest, torch.inf)
-    return Span(result.low.clamp(min=-limit), result.high.clamp(max=limit))
-
-
-def _standardized(x: Span, axes: Sequence[int], eps: float) -> Span:
-    return _over_root(*_spread(x, axes), eps, sqrt(_terms(x, axes)))
-
-
-def _scaled(x: Span, weight: Any, bias: Any, dims: int) -> Span:
-    """weight x x + bias, with a number for each channel; `dims` are those behind the channels."""
-    if weight is not None:
-        x = elementwise_product(x, _shaped(span_of(weight), dims))
-    return x if bias is None else total(x, _shaped(span_of(bias), dims))
-
-
-def _shaped(vector: Span, dims: int) -> Span:
-    return vector.through(lambda end: end.reshape(*end.shape, *[1] * dims))
+    root, moved = (part.square().mean(axes, True).sqrt() for part in (away, radius + rounding))
+    low, high = (root - moved).clamp(min=0).square() * (1 - units), (root + moved).square() * (1 + units)
+    return Span(away - reach, away + reach).widened(rounding), Span(low, high)
 
 
 def variance(
@@ -111,87 +97,14 @@ def variance(
         dim, unbiased = None, dim
     axes = _axes(x, dim)
     less = float(unbiased) if correction is None else float(correction)
-    terms = _terms(x, axes)
-    _, spread, error = _spread(x, axes)
-    result = spread.widened(error).through(lambda end: end.clamp(min=0) * terms / max(terms - less, 0)).rounded(SINGLE)
+    terms = terms_of(x, axes)
+    result = spread(x, axes)[1].through(lambda end: end * terms / max(terms - less, 0)).rounded(SINGLE)
     return result if keepdim else result.through(lambda end: end.squeeze(axes))
 
 
 def deviation(x: Span, *arguments: Any, **named: Any) -> Span:
     """The variance's root."""
     return variance(x, *arguments, **named).through(lambda end: end.clamp(min=0).sqrt()).rounded(SINGLE)
-
-
-def layer_norm(
-    x: Any, shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, _: bool = True
-) -> Span:
-    """Over the last dimensions."""
-    span = span_of(x)
-    axes = list(range(span.low.dim() - len(shape), span.low.dim()))
-    return _scaled(_standardized(span, axes, eps), weight, bias, 0)
-
-
-def rms_norm(x: Any, shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Span:
-    """Over the root of the mean square."""
-    span = span_of(x)
-    axes = list(range(span.low.dim() - len(shape), span.low.dim()))
-    small = torch.finfo(torch.float32).eps if eps is None else eps
-    squares = _vector_norm(span, axes).through(lambda end: end.square() / _terms(span, axes))
-    error = SINGLE * UNIT * squares.high
-    return _scaled(_over_root(span, squares, error, small, sqrt(_terms(span, axes))), weight, None, 0)
-
-
-def group_norm(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, _: bool = True) -> Span:
-    """Over groups of channels."""
-    span = span_of(x)
-    shape = span.low.shape
-    grouped = span.through(lambda end: end.reshape(len(end), groups, -1))
-    normalized = _standardized(grouped, [2], eps).through(lambda end: end.reshape(shape))
-    return _scaled(normalized, weight, bias, len(shape) - 2)
-
-
-def batch_norm(
-    x: Any,
-    weight: Any,
-    bias: Any,
-    mean: Any,
-    variance: Any,
-    training: bool = False,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Span:
-    """With running statistics: one scale and one shift a channel."""
-    if training or mean is None:
-        raise InputError("a batch norm with the statistics of the batch has no bounds")
-    span = span_of(x)
-    scale = torch.rsqrt(variance.detach().double() + eps)
-    scale = scale if weight is None else scale * weight.detach().double()
-    moved = mean.detach().double() * scale
-    bias = torch.zeros_like(moved) if bias is None else bias.detach().double()
-    scale, shift, size = (
-        vector.view(-1, *[1] * (span.low.dim() - 2)) for vector in (scale, bias - moved, bias.abs() + moved.abs())
-    )
-    ends = span.low * scale + shift, span.high * scale + shift
-    result = Span(torch.minimum(*ends), torch.maximum(*ends))
-    return result.widened(SINGLE * UNIT * (span.size * scale.abs() + size))
-
-
-def instance_norm(
-    x: Any,
-    weight: Any = None,
-    bias: Any = None,
-    mean: Any = None,
-    variance: Any = None,
-    use_input_stats: bool = True,
-    momentum: float = 0.1,
-    eps: float = 1e-5,
-    cudnn_enabled: bool = True,
-) -> Span:
-    """Each channel of each sample by itself."""
-    if not use_input_stats:
-        return batch_norm(x, weight, bias, mean, variance, False, momentum, eps)
-    return group_norm(x, span_of(x).low.shape[1], weight, bias, eps)
 
 
 def softmax(x: Any, dim: int, *_: Any, dtype: Any = None, _stacklevel: int = 3) -> Span:
@@ -223,12 +136,12 @@ def log_softmax(x: Any, dim: int, *_: Any, dtype: Any = None, _stacklevel: int =
     return result.widened(units * UNIT * scale)
 
 
-def _vector_norm(x: Span, axes: list[int], order: float = 2, keep: bool = True) -> Span:
+def length(x: Span, axes: list[int], order: float = 2, keep: bool = True) -> Span:
     """It moves by at most the norm of how far the numbers do."""
     middle, moved = (torch.linalg.vector_norm(part, order, axes, keep) for part in (x.middle, x.width / 2))
     size = torch.linalg.vector_norm(x.size, order, axes, keep)
     result = Span((middle - moved).clamp(min=0), middle + moved)
-    result = result.widened((units_of_sum(_terms(x, axes)) + SINGLE) * UNIT * size)
+    result = result.widened((units_of_sum(terms_of(x, axes)) + SINGLE) * UNIT * size)
     return Span(result.low.clamp(min=0), result.high)
 
 
@@ -237,7 +150,7 @@ def vector_norm(x: Any, order: Any = 2, dim: Dims = None, keepdim: bool = False,
     if order not in (1, 2):
         raise InputError(f"a norm of order {order}, other than 1 and 2, has no bounds")
     span = span_of(x)
-    return _vector_norm(span, _axes(span, dim), float(order), keepdim)
+    return length(span, _axes(span, dim), float(order), keepdim)
 
 
 def normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Span:
@@ -245,45 +158,18 @@ def normalize(x: Any, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Span:
     return div(x, vector_norm(x, p, dim, True).through(lambda end: end.clamp(min=eps)))
 
 
-def _first(rule: Callable[..., Span]) -> Callable[..., tuple[Span]]:
-    return lambda *arguments: (rule(*arguments),)
-
-
-def _functional(rule: Callable[..., Span]) -> Callable[..., Span]:
-    """With the arguments in the order of torch.nn.functional."""
-
-    def through(
-        x: Any,
-        running_mean: Any = None,
-        running_var: Any = None,
-        weight: Any = None,
-        bias: Any = None,
-        flag: bool | None = None,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-        **named: bool,
-    ) -> Span:
-        chosen = named.get("training", named.get("use_input_stats", rule is instance_norm if flag is None else flag))
-        return rule(x, weight, bias, running_mean, running_var, chosen, momentum, eps)
-
-    return through
-
-
-def _native_group_norm(x: Any, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> Span:
-    return group_norm(x, groups, weight, bias, eps)
-
-
-def _native_batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> Span:
-    return batch_norm(x, weight, bias, mean, var, False, momentum, eps)
-
-
 RULES: dict[str, Callable[..., Any]] = {
-    **{"sum": summed, "mean": mean, "cumsum": cumsum, "var": variance, "std": deviation},
-    **{"softmax": softmax, "log_softmax": log_softmax, "layer_norm": layer_norm, "rms_norm": rms_norm},
-    **{"native_layer_norm": _first(layer_norm), "group_norm": group_norm, "batch_norm": batch_norm},
-    **{"native_group_norm": _first(_native_group_norm), "instance_norm": instance_norm},
-    "native_batch_norm_legit_no_training": _first(_native_batch_norm),
-    **{"functional_batch_norm": _functional(batch_norm), "functional_instance_norm": _functional(instance_norm)},
-    **{"linalg_vector_norm": vector_norm, "norm": vector_norm, "normalize": normalize},
+    "sum": summed,
+    "mean": mean,
+    "cumsum": cumsum,
+    "var": variance,
+    "std": deviation,
+    "argmax": _place(torch.argmax),
+    "argmin": _place(torch.argmin),
+    "softmax": softmax,
+    "log_softmax": log_softmax,
+    "linalg_vector_norm": vector_norm,
+    "norm": vector_norm,
+    "normalize": normalize,
 }
 """By torch's names, with torch's arguments; each may be a span."""

@@ -1,20 +1,28 @@
-"""Functions of single numbers as ONNX has them: arithmetic, activations, comparisons."""
+"""Functions of single numbers as ONNX has them: arithmetic, activations, types."""
 
 from collections.abc import Callable
 from math import pi, sqrt
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pdqat.deployment.formats.onnx_emitter import Emitter, Value
 
 OF_ONE = {
-    **{"exp": "Exp", "log": "Log", "sqrt": "Sqrt", "erf": "Erf", "tanh": "Tanh", "sigmoid": "Sigmoid", "neg": "Neg"},
-    **{"abs": "Abs", "reciprocal": "Reciprocal", "sin": "Sin", "cos": "Cos", "floor": "Floor", "ceil": "Ceil"},
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "erf": "Erf",
+    "tanh": "Tanh",
+    "sigmoid": "Sigmoid",
+    "neg": "Neg",
+    "abs": "Abs",
+    "reciprocal": "Reciprocal",
+    "sin": "Sin",
+    "cos": "Cos",
+    "floor": "Floor",
+    "ceil": "Ceil",
 }
-COMPARISONS = {"eq": "Equal", "lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"}
-OF_MASKS = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor", "bitwise_and": "And", "bitwise_or": "Or"}
 
 
 def _of_one(kind: str) -> Callable[..., str]:
@@ -177,46 +185,6 @@ def mish(file: Emitter, x: Value, inplace: bool = False) -> str:
     return file.emit("Mul", [x.name, file.emit("Tanh", [file.emit("Softplus", [x.name])])])
 
 
-def compared(kind: str) -> Callable[..., str]:
-    """Two numbers, in the type that torch compares them in."""
-
-    def write(file: Emitter, x: Any, other: Any) -> str:
-        plain = [part.small if isinstance(part, Value) else part for part in (x, other)]
-        dtype = torch.result_type(*plain)
-        operands = [file.operand(part, dtype) for part in (x, other)]
-        return file.emit("Not", [file.emit("Equal", operands)]) if kind == "Not" else file.emit(kind, operands)
-
-    return write
-
-
-def of_masks(kind: str) -> Callable[..., str]:
-    """Two masks."""
-
-    def write(file: Emitter, x: Any, other: Any) -> str:
-        if file.made.small.dtype != torch.bool:
-            raise file.refuse("an operation on the bits of numbers")
-        return file.emit(kind, [file.operand(x), file.operand(other)])
-
-    return write
-
-
-def negated(file: Emitter, x: Value) -> str:
-    """A mask's opposite."""
-    if file.made.small.dtype != torch.bool:
-        raise file.refuse("an operation on the bits of numbers")
-    return file.emit("Not", [file.operand(x, torch.bool)])
-
-
-def where(file: Emitter, condition: Value, x: Any, other: Any) -> str:
-    """One of two, by a mask."""
-    return file.emit("Where", [file.operand(condition, torch.bool), file.operand(x), file.operand(other)])
-
-
-def masked_fill(file: Emitter, x: Value, mask: Value, value: Any) -> str:
-    """A number where the mask says."""
-    return where(file, mask, value, x)
-
-
 def converted(file: Emitter, x: Value, *_: Any, **__: Any) -> str:
     """In another type."""
     return file.cast(x.name, x.small.dtype, file.made.small.dtype)
@@ -229,16 +197,33 @@ def unchanged(file: Emitter, x: Value, *_: Any, **__: Any) -> str:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     **{name: _of_one(kind) for name, kind in OF_ONE.items()},
-    **{name: compared(kind) for name, kind in (*COMPARISONS.items(), ("ne", "Not"))},
-    **{name: of_masks(kind) for name, kind in OF_MASKS.items()},
-    **dict.fromkeys(("logical_not", "bitwise_not"), negated),
-    **{"mul": _of_two("Mul"), "maximum": _of_two("Max"), "minimum": _of_two("Min")},
-    **{"add": add, "sub": sub, "rsub": rsub, "div": div, "square": square, "rsqrt": rsqrt, "pow": power},
-    **{"relu": relu, "clamp": clamp, "clamp_min": clamp, "hardtanh": hardtanh, "leaky_relu": leaky_relu, "elu": elu},
+    "mul": _of_two("Mul"),
+    "maximum": _of_two("Max"),
+    "minimum": _of_two("Min"),
+    "add": add,
+    "sub": sub,
+    "rsub": rsub,
+    "div": div,
+    "square": square,
+    "rsqrt": rsqrt,
+    "pow": power,
+    "relu": relu,
+    "clamp": clamp,
+    "clamp_min": clamp,
+    "hardtanh": hardtanh,
+    "leaky_relu": leaky_relu,
+    "elu": elu,
     "clamp_max": lambda file, x, max: clamp(file, x, None, max),  # noqa: A006
     "relu6": lambda file, x, inplace=False: clamp(file, x, 0.0, 6.0),
-    **{"selu": selu, "celu": celu, "prelu": prelu, "gelu": gelu, "silu": silu, "mish": mish, "softplus": softplus},
-    **{"hardsigmoid": hardsigmoid, "hardswish": hardswish, "where": where, "masked_fill": masked_fill},
+    "selu": selu,
+    "celu": celu,
+    "prelu": prelu,
+    "gelu": gelu,
+    "silu": silu,
+    "mish": mish,
+    "softplus": softplus,
+    "hardsigmoid": hardsigmoid,
+    "hardswish": hardswish,
     **dict.fromkeys(("to", "to_copy", "type", "type_as", "float", "long", "int", "bool"), converted),
     **dict.fromkeys(("contiguous", "clone", "detach", "lift_fresh_copy", "alias"), unchanged),
 }

@@ -5,15 +5,18 @@ from typing import Any
 
 from torch import fx
 
-from pdqat.deployment.formats import onnx_elementwise, onnx_pooling, onnx_products, onnx_shapes, onnx_sums
+from pdqat.deployment.formats import (
+    onnx_elementwise,
+    onnx_lookups,
+    onnx_masks,
+    onnx_norms,
+    onnx_pooling,
+    onnx_products,
+    onnx_shapes,
+    onnx_sums,
+)
 from pdqat.deployment.formats.onnx_emitter import Emitter, Value
-from pdqat.deployment.integer.functions import function_name, in_functions
-
-OF_SHAPES = {
-    *("size", "sym_size", "dim", "numel", "sym_numel", "getattr", "full", "zeros", "ones", "empty", "arange"),
-    *("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"),
-}
-"""What these make hangs on sizes and constants only: it is stored, and repeated where it follows the batch."""
+from pdqat.deployment.integer.functions import function_name, in_functions, reached
 
 
 def dropout(file: Emitter, x: Value, p: float = 0.5, training: bool = True, inplace: bool = False) -> str:
@@ -25,28 +28,20 @@ def dropout(file: Emitter, x: Value, p: float = 0.5, training: bool = True, inpl
 
 KNOWN: dict[str, Callable[..., Any]] = {
     **onnx_elementwise.FUNCTIONS,
+    **onnx_masks.FUNCTIONS,
     **onnx_sums.FUNCTIONS,
+    **onnx_norms.FUNCTIONS,
     **onnx_products.FUNCTIONS,
     **onnx_shapes.FUNCTIONS,
+    **onnx_lookups.FUNCTIONS,
     **onnx_pooling.FUNCTIONS,
     **dict.fromkeys(("dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout"), dropout),
 }
 """Each takes the file, then torch's arguments, and gives back the name of the tensor that it wrote, or several."""
 
 
-def reached(graph: fx.Graph) -> set[fx.Node]:
-    """The nodes that an input's numbers reach, not only its size: all others are stored."""
-    found: set[fx.Node] = set()
-    for node in graph.nodes:
-        of_sizes = node.op in ("call_function", "call_method") and function_name(node) in OF_SHAPES
-        computed = not of_sizes and any(source in found for source in node.all_input_nodes)
-        if node.op in ("placeholder", "call_module") or computed:
-            found.add(node)
-    return found
-
-
 def unknown_calls(module: fx.GraphModule) -> list[fx.Node]:
-    """The calls of functions that can't be written, whatever their options are; plain modules as the functions in them."""
+    """The calls of functions that can't be written, whatever their options are, also inside plain modules."""
     graph = in_functions(module).graph
     calls = [node for node in graph.nodes if node.op in ("call_function", "call_method")]
     calls = sorted(reached(graph) & set(calls), key=calls.index)

@@ -14,9 +14,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from pdqat.deployment.formats.onnx_emitter import TYPES, Emitter, Value
-from pdqat.deployment.formats.onnx_functions import KNOWN, reached
+from pdqat.deployment.formats.onnx_functions import KNOWN
 from pdqat.deployment.formats.onnx_parts import Made, description, function_name
-from pdqat.deployment.integer.functions import check_in_place, in_functions, tensors
+from pdqat.deployment.integer.functions import check_in_place, in_functions, reached, tensors
 from pdqat.deployment.integer.graph import function_of_numbers, is_without_effect
 from pdqat.deployment.integer.names import INPUT, OUTPUT, OWN_NAME
 from pdqat.deployment.integer.operations import Clip, ScaleShift
@@ -89,6 +89,9 @@ class GraphWriter:
                 self._names[node] = self._written(node, small[node], large[node])
             constant = node not in self._reached and _equal(small[node], large[node])
             self._values[node] = Value(self._names[node], small[node], large[node], constant)
+        both = {described.name for described in inputs} & {described.name for described in outputs}
+        if both:
+            raise InputError(f"an input and an output of the file are both called {sorted(both)[0]!r}")
         graph = helper.make_graph(self._file.nodes, "pdqat", inputs, outputs, self._file.constants)
         domains = [helper.make_opsetid(*domain) for domain in self.DOMAINS]
         model = helper.make_model(graph, opset_imports=domains, ir_version=self.IR, producer_name="pdqat")
@@ -241,6 +244,4 @@ def _outputs(node: fx.Node) -> dict[str, fx.Node]:
 def _equal(small: Any, large: Any) -> bool:
     if not isinstance(small, Tensor):
         return False
-    if small.shape != large.shape:
-        return False
-    return bool(((small == large) | ((small != small) & (large != large))).all())  # also what is not a number
+    return small is large or torch.equal(small, large)  # what is stored may hold what is not a number

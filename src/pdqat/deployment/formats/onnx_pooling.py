@@ -14,7 +14,8 @@ from pdqat.deployment.formats.onnx_parts import as_list
 from pdqat.deployment.formats.onnx_shapes import cut
 
 Sizes = int | Sequence[int]
-MODES = {"linear": "linear", "bilinear": "linear", "trilinear": "linear"}
+LINEAR = ("linear", "bilinear", "trilinear")
+"""By the number of dimensions."""
 
 
 def _result(file: Emitter) -> Value:
@@ -45,7 +46,8 @@ def max_pool(
     kernel, pads, dilations = (as_list(numbers, dims) for numbers in (kernel_size, padding, dilation))
     steps = as_list(stride or kernel, dims)
     window = [step * (size - 1) + 1 for step, size in zip(dilations, kernel, strict=True)]
-    attributes = {"kernel_shape": kernel, "strides": steps, "pads": [*pads, *_behind(file, x, window, steps, pads)]}
+    behind = _behind(file, x, window, steps, pads)
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": steps, "pads": [*pads, *behind]}
     if dilations != [1] * dims:
         attributes["dilations"] = dilations
     pooled = file.emit("MaxPool", [x.name], **attributes)
@@ -75,7 +77,7 @@ def average_pool(
         name = file.emit("Pad", [name, file.whole(*around, *around), file.scalar(0)], mode="constant")
         pads, behind = [0] * dims, [more - pad for more, pad in zip(behind, pads, strict=True)]
         include = False
-    attributes = {"kernel_shape": kernel, "strides": steps, "pads": [*pads, *behind]}
+    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": steps, "pads": [*pads, *behind]}
     return file.emit("AveragePool", [name], count_include_pad=int(include), **attributes)
 
 
@@ -100,7 +102,7 @@ def _adaptive(average: bool) -> Callable[..., Any]:
 
 
 def _windows(file: Emitter, name: str, kind: str, axis: int, size: int, count: int) -> str:
-    """Windows of unequal sizes along one dimension: window i from floor(i size / count) to ceil((i + 1) size / count)."""
+    """Windows of unequal sizes along one dimension: from floor(i size / count) to ceil((i + 1) size / count)."""
     if size == count:
         return name
     ends = [(index * size // count, -(-(index + 1) * size // count)) for index in range(count)]
@@ -118,56 +120,59 @@ def interpolated(
     recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> str:
-    """To another size of image."""
-    if antialias or mode not in (*MODES, "nearest"):
+    """To another size of image, by the places that torch takes numbers from.
+
+    Only whole factors of the nearest are ONNX's Resize: behind sums of integers OpenVINO rounds what it interpolates.
+    """
+    if antialias or mode not in (*LINEAR, "nearest"):
         raise file.refuse(f"interpolation by {mode!r}{' with antialias' * antialias}")
-    if mode == "nearest":
-        return _nearest(file, x, lambda image: torch.nn.functional.interpolate(image, size, scale_factor))
-    given = None if recompute_scale_factor else scale_factor
-    return _linear(file, x, bool(align_corners), None if given is None else as_list(given, x.dims - 2))
-
-
-def _nearest(file: Emitter, x: Value, apply: Callable[[torch.Tensor], torch.Tensor]) -> str:
-    """Rows and columns by the places that torch takes them from."""
-    name, sizes = x.name, file.made.shape[2:]
-    if all(after % before == 0 for before, after in zip(x.shape[2:], sizes, strict=True)):
+    before, after = x.shape[2:], file.made.shape[2:]
+    whole = all(count % size == 0 for size, count in zip(before, after, strict=True))
+    if mode == "nearest" and whole:
         attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-        scales = [after / before for before, after in zip(x.shape[2:], sizes, strict=True)]
-        return file.emit("Resize", [name, "", file.constant([1, 1, *scales], "float32")], **attributes)
-    for axis, size in enumerate(x.shape[2:], 2):
+        factors = [count / size for size, count in zip(before, after, strict=True)]
+        return file.emit("Resize", [x.name, "", file.constant([1, 1, *factors], "float32")], None, **attributes)
+    name = x.name
+    for axis, extent in enumerate(before, 2):
         along = [-1 if dim == axis else 1 for dim in range(x.dims)]
-        places = apply(torch.arange(float(size)).view(along).expand(1, 1, *x.shape[2:]))
-        row = places.movedim(axis, 0).flatten(1)[:, 0].long()
-        name = file.emit("Gather", [name, file.constant(row)], axis=axis)
+        image = torch.arange(extent, dtype=torch.float64).view(along).expand(1, 1, *before)
+        options: dict[str, Any] = {"align_corners": align_corners, "recompute_scale_factor": recompute_scale_factor}
+        places = torch.nn.functional.interpolate(image, size, scale_factor, mode, **options)
+        name = _between(file, name, axis, extent, places.movedim(axis, 0).flatten(1)[:, 0], along)
     return str(name)
 
 
-def _linear(file: Emitter, x: Value, corners: bool, factors: Sequence[float] | None) -> str:
-    coordinates = "align_corners" if corners else "half_pixel"
-    before, after = x.shape[2:], file.made.shape[2:]
-    factors = None if corners or factors is None else [float(factor) for factor in factors]
-    exact = factors is None or all(
-        size * factor == count for size, factor, count in zip(before, factors, after, strict=True)
-    )
-    if not exact:
-        scales = file.constant([1.0, 1.0, *(factors or [])], "float32")
-        return file.emit("Resize", [x.name, "", scales], mode="linear", coordinate_transformation_mode=coordinates)
-    sizes = file.sizes(file.made.shape, file.made.large.shape)
-    return file.emit("Resize", [x.name, "", "", sizes], mode="linear", coordinate_transformation_mode=coordinates)
+def _between(file: Emitter, name: str, axis: int, extent: int, places: torch.Tensor, along: list[int]) -> str:
+    """Numbers at places of a dimension, between the two nearest."""
+    first = places.floor().long()
+    part = (places - first).float().view(along)
+    below = file.emit("Gather", [name, file.constant(first)], axis=axis)
+    if not bool(part.any()):
+        return below
+    above = file.emit("Gather", [name, file.constant((first + 1).clamp(max=extent - 1))], axis=axis)
+    shares = [
+        file.emit("Mul", [below, file.constant(1 - part)]),
+        file.emit("Mul", [above, file.constant(part)]),
+    ]
+    return file.emit("Add", shares)
+
+
+def _factors(scales: tuple[Any, ...]) -> tuple[float, ...] | None:
+    """Of torch's operators: in one list, one by one, or none."""
+    given = tuple(scales[0]) if scales and isinstance(scales[0], tuple | list) else scales
+    return None if not given or None in given else given
 
 
 def upsampled_nearest(file: Emitter, x: Value, output_size: Any, *scales: Any) -> str:
-    """As torch's operators have it: a size or factors, in one list or one by one."""
-    factors = list(scales[0]) if scales and isinstance(scales[0], tuple | list) else list(scales)
-    if any(factor is None for factor in factors) or not factors:
-        return interpolated(file, x, list(file.made.shape[2:]))
-    return interpolated(file, x, None, tuple(factors))
+    """As torch's operators have it."""
+    factors = _factors(scales)
+    return interpolated(file, x, None if factors else list(file.made.shape[2:]), factors)
 
 
 def upsampled_linear(file: Emitter, x: Value, output_size: Any, align_corners: bool, *scales: Any) -> str:
     """The same between the nearest numbers."""
-    factors = list(scales[0]) if scales and isinstance(scales[0], tuple | list) else list(scales)
-    return _linear(file, x, align_corners, None if not factors or None in factors else factors)
+    factors, mode = _factors(scales), LINEAR[x.dims - 3]
+    return interpolated(file, x, None if factors else list(file.made.shape[2:]), factors, mode, align_corners)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

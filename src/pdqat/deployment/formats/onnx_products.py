@@ -148,9 +148,16 @@ def attention(
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{"matmul": matmul, "mm": matmul, "bmm": matmul, "linear": linear, "addmm": addmm, "baddbmm": addmm},
+    "matmul": matmul,
+    "mm": matmul,
+    "bmm": matmul,
+    "linear": linear,
+    "addmm": addmm,
+    "baddbmm": addmm,
     **{f"conv{dims}d": convolution for dims in (1, 2, 3)},
     **{f"conv_transpose{dims}d": transposed_convolution for dims in (1, 2, 3)},
-    **{"convolution": any_convolution, "einsum": einsum, "scaled_dot_product_attention": attention},
+    "convolution": any_convolution,
+    "einsum": einsum,
+    "scaled_dot_product_attention": attention,
 }
 """By torch's names, with torch's arguments behind the file."""

@@ -82,7 +82,7 @@ class _QonnxWriter(GraphWriter):
         self.added: list[QuantizedTensor] = []
         """What layers read, and what is added, call by call."""
 
-    def _write(self, node: fx.Node) -> str:
+    def _write(self, node: fx.Node) -> Any:
         if node.op == "get_attr":
             return self._constant(operator.attrgetter(str(node.target))(self._module))
         given = [self._names[source] for source in node.all_input_nodes]

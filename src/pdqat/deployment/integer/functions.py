@@ -44,6 +44,13 @@ TRANSPOSED = ("T", "mT")
 IN_PLACE_OPERATORS = {"iadd", "isub", "imul", "itruediv"}
 
 
+OF_SHAPES = {
+    *("size", "sym_size", "dim", "numel", "sym_numel", "getattr", "full", "zeros", "ones", "empty", "arange"),
+    *("zeros_like", "ones_like", "full_like", "empty_like", "new_zeros", "new_ones", "new_full", "new_empty"),
+}
+"""What these make hangs on sizes and constants only: it is stored, and repeated where it follows the batch."""
+
+
 def raw_name(node: fx.Node) -> str:
     """Of a function or method that is called, without its overload."""
     if node.op == "call_method":
@@ -131,6 +138,17 @@ def _copied_inside(graph: fx.Graph, node: fx.Node, module: nn.Module, copies: di
         if inner.op == "get_attr":
             copied[inner].target = f"{node.target}.{str(inner.target).removeprefix('module.')}"
     raise AssertionError("a graph has an output")
+
+
+def reached(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes that an input's numbers reach, not only its size: all others are stored."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        of_sizes = node.op in ("call_function", "call_method") and function_name(node) in OF_SHAPES
+        computed = not of_sizes and any(source in found for source in node.all_input_nodes)
+        if node.op in ("placeholder", "call_module") or computed:
+            found.add(node)
+    return found
 
 
 def tensors(value: Any) -> list[Tensor]:
