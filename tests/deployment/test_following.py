@@ -64,7 +64,6 @@ class Attention(Own):
 class InPlace(Own):
     def between(self, x: Tensor) -> Tensor:
         kept = x = x * 1.0
-        x[:, 0] = 0.5
         x += 1.0
         return self.middle(x * 0.5 + kept)  # type: ignore[no-any-return]
 
@@ -226,6 +225,27 @@ def test_transposed_convolutions_are_exact(tmp_path: Path) -> None:
     assert report.real_layers == ["0", "8"]
 
 
+class Padded(nn.Conv2d):
+    """A convolution that pads by itself."""
+
+    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+        return F.conv2d(F.pad(x, (0, 1, 0, 1)), self.weight, self.bias, self.stride, groups=self.groups)
+
+
+def test_layers_with_a_forward_of_their_own(tmp_path: Path) -> None:
+    x = samples(4, 3, 6, 6)
+    layers = [Padded(3, 8, 2), nn.ReLU(), Padded(8, 8, 2, stride=2, groups=2), nn.BatchNorm2d(8), nn.ReLU6()]
+    net = prepared(nn.Sequential(*layers, Padded(8, 8, 2), nn.ReLU(), nn.Conv2d(8, 2, 1)), x)
+    check_file(net, x, tmp_path)
+    report = export(net, tmp_path / "qonnx.onnx", x, check=[(x, None)], format="qonnx")
+    assert report.verified[0].passes
+    write_float(net, tmp_path / "float32.onnx", x)
+    with torch.no_grad():
+        wanted = net(x)
+    made = load("onnxruntime", tmp_path / "float32.onnx").run(arrays({"input": x}))["output"]
+    torch.testing.assert_close(torch.from_numpy(made), wanted, rtol=1e-4, atol=1e-4)
+
+
 class Tokens(nn.Module):
     """An embedding in low precision, of which another layer is in front."""
 
@@ -266,7 +286,8 @@ class Branches(Own):
 
 class Unknown(Own):
     def between(self, x: Tensor) -> Tensor:
-        return torch.special.i0(self.middle(x))
+        y: Tensor = torch.special.i0(self.middle(x))
+        return y
 
 
 class Mixing(Own):

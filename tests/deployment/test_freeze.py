@@ -138,8 +138,8 @@ def test_an_input_that_may_be_left_out_is_read_where_it_is_given() -> None:
             return z
 
     both, one = ((images(), torch.rand(8, 4, 8, 8)), images())
-    for given, read in ((both, ["x", "y"]), (one, ["x"])):
-        module = frozen(prepare(Two(nn.ReLU()), given, 2)).module
+    for inputs, read in ((both, ["x", "y"]), (one, ["x"])):
+        module = frozen(prepare(Two(nn.ReLU()), inputs, 2)).module
         assert [node.target for node in module.graph.nodes if node.op == "placeholder"] == read
 
 

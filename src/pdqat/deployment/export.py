@@ -10,8 +10,8 @@ from pdqat.batches import Batches
 from pdqat.deployment.deployable import Deployable
 from pdqat.deployment.following.calls import inputs_of
 from pdqat.deployment.following.follow import follow
-from pdqat.deployment.integer.layers import in_full_precision
 from pdqat.deployment.formats import Format, format_of, format_to_write
+from pdqat.deployment.integer.layers import in_full_precision
 from pdqat.deployment.report import ExportReport, describe
 from pdqat.deployment.verify import Verified, verify
 from pdqat.disk import write_atomically

@@ -112,7 +112,7 @@ class Program:
         """All outputs by name."""
         with torch.no_grad():
             made = self._module(*(torch.from_numpy(inputs[name]) for name in self.inputs))
-        named = made if isinstance(made, dict) else {name: made for name in self._outputs}
+        named = made if isinstance(made, dict) else dict.fromkeys(self._outputs, made)
         return {name: tensor.numpy() for name, tensor in named.items()}
 
 

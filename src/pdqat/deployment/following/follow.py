@@ -13,7 +13,7 @@ from pdqat.deployment.following.symbolic import symbolic_graph
 from pdqat.deployment.integer.names import INPUT, SHAPE
 from pdqat.errors import InputError
 from pdqat.layers import Network
-from pdqat.layers.trace import evaluating
+from pdqat.layers.modes import evaluating
 
 
 @dataclass(frozen=True)

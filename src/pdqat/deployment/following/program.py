@@ -23,13 +23,13 @@ PREFIX = "net.model."
 
 
 @torch.library.custom_op("pdqat::layer", mutates_args=())
-def _layer(input: Tensor, made: Tensor, name: str) -> Tensor:  # noqa: A002 - torch's name
+def _layer(input: Tensor, made: Tensor, name: str) -> Tensor:  # noqa: A002, ARG001 - what a graph is to show
     """Stands for a layer or norm; what it makes has the shape of `made`."""
     return made.clone()
 
 
 @_layer.register_fake
-def _(input: Tensor, made: Tensor, name: str) -> Tensor:  # noqa: A002
+def _(input: Tensor, made: Tensor, name: str) -> Tensor:  # noqa: A002, ARG001
     return torch.empty_like(made)
 
 

@@ -29,7 +29,6 @@ from pdqat.deployment.witness import QuantizedTensor
 from pdqat.errors import InputError
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
-from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS, Summand
 from pdqat.precision import BitPlan

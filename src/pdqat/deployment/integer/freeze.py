@@ -1,8 +1,9 @@
 """Freeze: a network under its plan becomes a module of integer operations.
 
-The model's graph has been followed (`pdqat.deployment.following`). What lies between one quantised layer's integer sums and the codes of the
-next (scale, norm, clip, rounding) is folded into one requantisation; so is what lies between a residual sum and the
-codes read from it. Layers in full precision, and what is neither quantised nor read by a quantised layer, stay real.
+The model's graph has been followed (`pdqat.deployment.following`). What lies between one quantised layer's integer
+sums and the codes of the next (scale, norm, clip, rounding) is folded into one requantisation; so is what lies between
+a residual sum and the codes read from it. Layers in full precision, and what is neither quantised nor read by a
+quantised layer, stay real.
 """
 
 import copy
@@ -10,7 +11,7 @@ import operator
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import fx
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.deployment.integer.assembly import Assembly
@@ -31,7 +32,6 @@ from pdqat.errors import InputError
 from pdqat.layers.kinds import PrecisionEmbedding
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
-from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS
 from pdqat.precision import BitPlan

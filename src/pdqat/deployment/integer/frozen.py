@@ -11,7 +11,6 @@ from pdqat.deployment.integer.assembly import Folded
 from pdqat.deployment.integer.graph import output_names
 from pdqat.deployment.integer.operations import RequantizedProduct, SumsToCodes, per_channel
 
-
 Known = TypeVar("Known")
 
 

@@ -1,4 +1,4 @@
-"""Layers as files hold them: what their operations are given beside weights, and plain layers of torch's in their place."""
+"""Layers as files hold them: the options of their operations, and plain layers of torch's in their place."""
 
 import copy
 from typing import Any
