@@ -30,6 +30,7 @@ from pdqat import prepare
 from pdqat.config.trained import Trained
 from pdqat.deployment.bench import measure
 from pdqat.deployment.export import export, write_float
+from pdqat.deployment.following.follow import follow
 from pdqat.deployment.formats import FORMATS
 from pdqat.deployment.formats.onnx_file import to_onnx
 from pdqat.deployment.formats.openvino_file import save, to_openvino
@@ -138,13 +139,14 @@ def timed_wide(bits: str, console: Console) -> dict[str, Any]:
         torch.manual_seed(0)
         example, model = torch.randn(8, 3, 32, 32), preresnet(20, WIDE)
         net = prepare(model, example, bits, quantizer="dorefa-int8", integer_sums=True).eval()
-        frozen = freeze(net, next(iter(net.plans.values()))).module
+        followed = follow(net, example).module
+        frozen = freeze(followed, next(iter(net.plans.values()))).module
         with tempfile.TemporaryDirectory() as scratch:
             files = [Path(scratch) / "model.onnx", Path(scratch) / "model.xml"]
-            files[0].write_bytes(to_onnx(frozen, example).SerializeToString())
-            save(to_openvino(frozen, example, pack=False), files[1])
+            files[0].write_bytes(to_onnx(frozen, (example,)).SerializeToString())
+            save(to_openvino(frozen, (example,), pack=False), files[1])
             reference = Path(scratch) / "float32.onnx"
-            reference.write_bytes(to_onnx(fx.symbolic_trace(net.restore().eval()), example).SerializeToString())
+            reference.write_bytes(to_onnx(fx.symbolic_trace(net.restore().eval()), (example,)).SerializeToString())
             return _timed(bits, files[: 2 if has_binary_kernel(bits) else 1], reference, console, WIDE_BATCHES)
 
     return kept(FOLDER / f"speed-wide-{bits}.json", make)
@@ -153,7 +155,9 @@ def timed_wide(bits: str, console: Console) -> dict[str, Any]:
 def _timed(name: str, files: list[Path], reference: Path, console: Console, batches: tuple[int, ...]) -> dict[str, Any]:
     found = []
     for file in files:
-        rows = measure(file, reference, (3, 32, 32), lambda what: console.print(f"{name} bits: {what}"), batches)
+        rows = measure(
+            file, reference, torch.randn(8, 3, 32, 32), lambda what: console.print(f"{name} bits: {what}"), batches
+        )
         form = BINARY if file.suffix == ".xml" else "onnx"
         found += [{"format": form, **asdict(each)} for each in rows]
     return {"rows": found}

@@ -10,9 +10,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat import Network, prepare
 from pdqat.deployment.deployable import Deployable
+from pdqat.deployment.following.follow import follow
 from pdqat.deployment.integer.freeze import freeze
 from pdqat.deployment.integer.frozen import Frozen
-from pdqat.deployment.runtimes import OUTPUT
+from pdqat.deployment.integer.names import INPUT, OUTPUT
 from pdqat.deployment.verify import Opened, Verified, verify
 from pdqat.deployment.witness import ReferenceCodes
 from pdqat.models.preresnet import PreResNet
@@ -76,7 +77,7 @@ def deployable(net: Network) -> Deployable:
 
 
 def frozen(net: Network) -> Frozen:
-    return freeze(net, next(iter(net.plans.values())))
+    return freeze(follow(net, net.example).module, next(iter(net.plans.values())))
 
 
 def simulated(net: Network, x: Tensor) -> Tensor:
@@ -94,11 +95,12 @@ class ReferenceSession:
     """A runtime that computes what the integer reference does."""
 
     def __init__(self, module: nn.Module) -> None:
-        self._module = module
+        self._module, self.inputs = module, [INPUT]
 
     @torch.no_grad()
-    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
-        return {OUTPUT: self._module(torch.from_numpy(images)).numpy()}
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        made = self._module(*(torch.from_numpy(array) for array in inputs.values()))
+        return {name: tensor.numpy() for name, tensor in (made if isinstance(made, dict) else {OUTPUT: made}).items()}
 
 
 def verified_reference(model: Deployable, x: Tensor) -> Verified:

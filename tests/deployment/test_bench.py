@@ -25,7 +25,7 @@ def test_a_file_is_timed_beside_float32(tmp_path: Path, monkeypatch: pytest.Monk
     export(net, file, x, check=[(x, None)])
     write_float(net, float32, x)
     told: list[str] = []
-    timed = measure(file, float32, (6,), told.append, batches=(1, 3), rounds=3)
+    timed = measure(file, float32, x, told.append, batches=(1, 3), rounds=3)
     assert [(row.runtime, row.threads, row.batch) for row in timed] == [
         (name, threads, batch) for name in runtimes.installed() for threads in sorted({1, cores()}) for batch in (1, 3)
     ]
@@ -37,7 +37,7 @@ def test_a_file_is_timed_beside_float32(tmp_path: Path, monkeypatch: pytest.Monk
     assert "times float32" in console.file.getvalue()
     monkeypatch.setattr("pdqat.deployment.runtimes.installed", list)
     with pytest.raises(InputError, match=r"pip install 'pdqat\[export\]'"):
-        measure(file, float32, (6,))
+        measure(file, float32, x)
 
 
 def test_a_qonnx_file_is_not_timed(tmp_path: Path) -> None:

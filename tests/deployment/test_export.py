@@ -264,5 +264,5 @@ def test_the_float32_file_is_the_full_precision_view(net: Network, tmp_path: Pat
     write_float(net, tmp_path / "float32.onnx", images(2))
     with torch.no_grad():
         wanted = net(images(8)).numpy()
-    given = load("onnxruntime", tmp_path / "float32.onnx").run(images(8).numpy())["output"]
+    given = load("onnxruntime", tmp_path / "float32.onnx").run({"input": images(8).numpy()})["output"]
     np.testing.assert_allclose(given, wanted, rtol=1e-3, atol=1e-4)

@@ -40,7 +40,7 @@ def test_networks_of_any_bits_are_the_simulated_ones(architecture: Callable[[str
 
 def test_without_integer_sums_they_stay_real() -> None:
     torch.manual_seed(0)
-    net = trained_like(prepare(small_preresnet(), images(), "2"), 3)
+    net = trained_like(prepare(small_preresnet(), images(), "2", quantizer="dorefa"), 3)
     assert verified_reference(deployable(net), images(40)).passes
 
 
@@ -71,7 +71,7 @@ def test_own_networks_of_any_bits_and_shapes(
 
 
 def test_eight_bit_weights_that_need_nine_are_named() -> None:
-    net = prepare(small_preresnet(), images(), "8")
+    net = prepare(small_preresnet(), images(), "8", quantizer="dorefa")
     with pytest.raises(InputError, match=r"layer stages.0.0.conv0 can't be exported: its 8-bit weights reach 255"):
         frozen(net)
 
@@ -119,24 +119,28 @@ def test_modules_are_known_by_kind_not_by_name() -> None:
     )
 
 
-def test_what_changes_its_input_in_place_is_named() -> None:
+def test_what_changes_its_input_in_place_is_followed() -> None:
     class Twice(Chain):
         def forward(self, x: Tensor) -> Tensor:
             x = self.conv(self.first(x))
             y: Tensor = self.last(self.conv1(self.relu(x)) + x)
             return y
 
-    assert "relu changes its input in place" in refusal(Twice(nn.ReLU(inplace=True)), images())
+    torch.manual_seed(0)
+    model = deployable(trained_like(prepare(Twice(nn.ReLU(inplace=True)), images(), 2, quantizer="uniform"), 0))
+    assert verified_reference(model, images(16)).passes
 
 
-def test_several_inputs_are_named() -> None:
+def test_an_input_that_may_be_left_out_is_read_where_it_is_given() -> None:
     class Two(Chain):
         def forward(self, x: Tensor, y: Tensor | None = None) -> Tensor:
             z: Tensor = self.last(self.conv(self.first(x)) + y) if y is not None else super().forward(x)
             return z
 
-    with pytest.raises(InputError, match="it also reads y"):
-        frozen(prepare(Two(nn.ReLU()), (images(), torch.rand(8, 4, 8, 8)), 2))
+    both, one = ((images(), torch.rand(8, 4, 8, 8)), images())
+    for inputs, read in ((both, ["x", "y"]), (one, ["x"])):
+        module = frozen(prepare(Two(nn.ReLU()), inputs, 2)).module
+        assert [node.target for node in module.graph.nodes if node.op == "placeholder"] == read
 
 
 def test_signs_of_real_numbers_are_named() -> None:

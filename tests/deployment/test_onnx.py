@@ -81,7 +81,7 @@ def test_packed_weights_take_the_space_of_their_bits(bits: str, part: float) -> 
     module = residual(bits).frozen.module
     products = [operation for operation in module.modules() if isinstance(operation, IntegerProduct)]
     weights = sum(operation.weight.numel() for operation in products)
-    sizes = [len(to_onnx(module, images(), pack).SerializeToString()) for pack in (False, True)]
+    sizes = [len(to_onnx(module, (images(),), pack).SerializeToString()) for pack in (False, True)]
     unpacking = 120 * len(products) * 10
     assert weights * (1 - part) - unpacking < sizes[0] - sizes[1] < weights * (1 - part)
 
@@ -106,9 +106,9 @@ def test_a_function_that_onnx_does_not_get_is_named() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return super().forward(torch.fft.fft(x).real)
 
-    net = trained_like(prepare(Odd(4, 1, 1), images(), 2), 0)
+    net = trained_like(prepare(Odd(4, 1, 1), images(), 2, quantizer="dorefa"), 0)
     with pytest.raises(InputError, match=r"the function .* can't be written to ONNX"):
-        to_onnx(frozen(net).module, images())
+        to_onnx(frozen(net).module, (images(),))
 
 
 @pytest.mark.parametrize(("width", "kernels"), [(4, 0), (8, 3), (12, 0)])
@@ -120,14 +120,14 @@ def test_the_binary_kernel_is_used_where_it_is_right(tmp_path: Path, width: int,
     layers = [nn.Conv2d(width, width, 3, padding=1, bias=False) for _ in range(3)]
     blocks = [part for layer in layers for part in (nn.BatchNorm2d(width), nn.Hardtanh(0, 1), layer)]
     first, last = nn.Conv2d(3, width, 1), [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 5)]
-    net = trained_like(prepare(nn.Sequential(first, *blocks, *last), images(), 1), 1)
+    net = trained_like(prepare(nn.Sequential(first, *blocks, *last), images(), 1, quantizer="dorefa"), 1)
     assert len(binary_products(frozen(net).module)) == kernels
     check_file(deployable(net), tmp_path / "model.xml")
 
 
 def test_modules_without_effect_and_in_place_functions_are_written() -> None:
     layers = [nn.Conv2d(3, 4, 3), nn.Identity(), nn.ReLU6(inplace=True), nn.Dropout(), nn.Conv2d(4, 4, 3), nn.ReLU()]
-    model = to_onnx(fx.symbolic_trace(nn.Sequential(*layers).eval()), images())
+    model = to_onnx(fx.symbolic_trace(nn.Sequential(*layers).eval()), (images(),))
     assert [node.op_type for node in model.graph.node] == ["Conv", "Clip", "Conv", "Relu", "Identity"]
 
 

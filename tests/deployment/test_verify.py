@@ -14,7 +14,7 @@ from pdqat.deployment.agreement import LayerAgreement
 from pdqat.deployment.bounds.reference import code_makers
 from pdqat.deployment.deployable import Deployable
 from pdqat.deployment.integer.frozen import Frozen
-from pdqat.deployment.runtimes import OUTPUT
+from pdqat.deployment.integer.names import INPUT, OUTPUT
 from pdqat.deployment.verify import Opened, Verified, verify
 from pdqat.deployment.witness import CodesSession
 
@@ -41,12 +41,12 @@ class Runtime:
     """One that computes what the reference does, but for what is planted."""
 
     def __init__(self, found: Frozen, alter: Alter) -> None:
-        self._module, self._alter = found.module, alter
+        self._module, self._alter, self.inputs = found.module, alter, [INPUT]
 
     @torch.no_grad()
-    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
         computing = Planting(self._module, self._alter)
-        output = computing.run(torch.from_numpy(images)).clone()
+        output = computing.run(torch.from_numpy(inputs[INPUT])).clone()
         self._alter(OUTPUT, output)
         return {**computing.outputs, OUTPUT: output.numpy()}
 
@@ -246,7 +246,7 @@ def test_choices_may_be_one_for_every_position() -> None:
 def test_batches_are_needed(vectors: Deployable) -> None:
     with pytest.raises(InputError, match="there is no batch to verify the file on"):
         verified(vectors, [])
-    with pytest.raises(InputError, match="a file reads one tensor of samples, not a dict"):
+    with pytest.raises(InputError, match="a file reads tensors of samples, not a dict"):
         verified(vectors, [({}, None)])  # type: ignore[list-item]
 
 

@@ -25,7 +25,7 @@ def run(options: argparse.Namespace) -> None:
     with console.status("opening the run") as status, tempfile.TemporaryDirectory() as scratch:
         trained, float32 = open_trained(options, folder, "bench"), Path(scratch) / "float32.onnx"
         write_float(trained.problem.net, float32, trained.example)
-        timed = measure(options.file, float32, tuple(trained.example.shape[1:]), status.update)
+        timed = measure(options.file, float32, trained.example, status.update)
     if options.json:
         print(json.dumps([asdict(row) for row in timed], indent=2))
     else:

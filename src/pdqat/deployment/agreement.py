@@ -44,12 +44,12 @@ class LayerAgreement:
         self._equal = dict(self._count)
 
     @torch.no_grad()
-    def add(self, images: Tensor) -> None:
-        """Count on some more images."""
-        frozen = self._model.frozen
+    def add(self, inputs: Any) -> None:
+        """Count on some more samples."""
+        frozen, samples = self._model.frozen, self._model.samples(inputs)
         reference = Recording(frozen.module, {operation for _, operation in (*frozen.reads, *frozen.adds)})
-        reference.run(images)
-        simulated = codes_read(self._model.net, self._model.plan, set(self._count), images)
+        reference.run(*samples.read.values())
+        simulated = codes_read(self._model.net, self._model.plan, set(self._count), samples.inputs)
         for layer, calls in frozen.by_layer(reference.codes).read.items():
             for made, wanted in zip(calls, simulated[layer], strict=True):
                 self._count[layer] += made.numel()
@@ -61,7 +61,7 @@ class LayerAgreement:
         return {layer: self._equal[layer] / count for layer, count in self._count.items() if count}
 
 
-def codes_read(net: Network, plan: BitPlan, layers: set[str], images: Tensor) -> Mapping[str, list[Tensor]]:
+def codes_read(net: Network, plan: BitPlan, layers: set[str], inputs: Any) -> Mapping[str, list[Tensor]]:
     """What layers of the simulated model read, call by call."""
     codes = LayerCodes(read={name: [] for name in layers}).read
 
@@ -80,5 +80,5 @@ def codes_read(net: Network, plan: BitPlan, layers: set[str], images: Tensor) ->
                     with_kwargs=True,
                 )
             )
-        net(images)
+        net.call(inputs)
     return codes

@@ -5,12 +5,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import numpy as np
+import torch
 from rich.console import Console
 from rich.markup import escape
 
-from pdqat.deployment.runtimes import Session, load, needed
+from pdqat.batches import each_tensor
+from pdqat.deployment.following.calls import tensors_of
+from pdqat.deployment.runtimes import Arrays, Session, arrays, load, needed
+from pdqat.errors import InputError
 from pdqat.process import cores
 from pdqat.terminal import new_table, print_whole
 
@@ -60,14 +64,14 @@ class Timed:
 def measure(
     path: Path,
     float_path: Path,
-    shape: tuple[int, ...],
+    example: Any,
     tell: Callable[[str], None] = lambda _: None,
     batches: Sequence[int] = BATCHES,
     rounds: int = ROUNDS,
 ) -> list[Timed]:
     """Time a file in turns with the float32 file of the same model (`write_float`).
 
-    shape       of one input
+    example     a few inputs, as the network is called with them: their samples are repeated
     batches     how many inputs are run at once: each of these is measured, with one thread and with all, in every
                 installed runtime
     """
@@ -77,29 +81,39 @@ def measure(
             sessions = {"integer": load(runtime, path, threads), "float32": load(runtime, float_path, threads)}
             for batch in batches:
                 tell(f"timing {runtime}, {threads} thread{'s' * (threads > 1)}, batch {batch}")
-                images = np.random.default_rng(0).standard_normal((batch, *shape), dtype=np.float32)
-                seconds = interleaved(sessions, images, rounds)
+                repeated = each_tensor(example, lambda tensor: tensor[torch.arange(batch) % len(tensor)])  # noqa: B023
+                read = {name: _read(session, repeated) for name, session in sessions.items()}
+                seconds = interleaved(sessions, read, rounds)
                 ratios = [b / a for a, b in zip(seconds["integer"], seconds["float32"], strict=True)]
                 spreads = (Spread.of(times) for times in (seconds["integer"], seconds["float32"], ratios))
                 timed.append(Timed(runtime, threads, batch, *spreads))
     return timed
 
 
-def interleaved(sessions: Mapping[str, Session], images: np.ndarray, rounds: int) -> dict[str, list[float]]:
+def _read(session: Session, inputs: Any) -> Arrays:
+    """What a file reads of the inputs: by name, or in order."""
+    names = inputs if isinstance(inputs, Mapping) else session.inputs
+    given = dict(zip(names, tensors_of(inputs), strict=False))
+    if not set(session.inputs) <= set(given):
+        raise InputError(f"the file reads {', '.join(session.inputs)}, which are not the example's inputs")
+    return arrays({name: given[name] for name in session.inputs})
+
+
+def interleaved(sessions: Mapping[str, Session], inputs: Mapping[str, Arrays], rounds: int) -> dict[str, list[float]]:
     """Seconds of a run of each, round by round in turning order: what slows the machine slows all of them."""
     names = list(sessions)
     repeats = {}
     for name, session in sessions.items():
         for _ in range(WARM_UP):
             started = time.perf_counter()
-            session.run(images)
+            session.run(inputs[name])
         repeats[name] = max(1, round(TURN_SECONDS / (time.perf_counter() - started)))
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             started = time.perf_counter()
             for _ in range(repeats[name]):
-                sessions[name].run(images)
+                sessions[name].run(inputs[name])
             seconds[name].append((time.perf_counter() - started) / repeats[name])
     return seconds
 

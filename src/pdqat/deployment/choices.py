@@ -48,19 +48,26 @@ class Choices:
         )
 
 
-def choices_of(output: Tensor, target: Any) -> Tensor | None:
-    """The target classes, if they are that: whole numbers, one for every (batch, classes, ...) of outputs."""
+def class_dim(output: Tensor, target: Any) -> int | None:
+    """Which dimension of an output is the classes, if targets are that: whole numbers, one for every place of it.
+
+    Dimension 1 for (batch, classes, ...), the last one for (batch, ..., classes): as the targets' shape tells.
+    """
     if not isinstance(target, Tensor) or target.is_floating_point() or target.is_complex() or output.dim() < 2:
         return None
-    fits = target.shape == output.shape[:1] + output.shape[2:]
-    return target.cpu().long() if fits and output.shape[1] > 1 and target.dtype is not torch.bool else None
+    dims = [
+        dim
+        for dim in (1, output.dim() - 1)
+        if target.shape == output.shape[:dim] + output.shape[dim + 1 :] and output.shape[dim] > 1
+    ]
+    return dims[0] if dims and target.dtype is not torch.bool and output.is_floating_point() else None
 
 
 def compare_choices(output: Tensor, simulated: Tensor, labels: Tensor, differs: Tensor, ends: Span | None) -> Choices:
-    """Of a batch.
+    """Of a batch, whose classes stand in dimension 1.
 
-    differs     the images in which a choice does
-    ends        of these images' scores, as rounding can move them; None if there are none
+    differs     the samples in which a choice does
+    ends        of these samples' scores, as rounding can move them; None if there are none
     """
     given, wanted = output.argmax(1), simulated.argmax(1)
     unexplained, moved, bound = 0, 0.0, 0.0

@@ -4,12 +4,14 @@ import copy
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-
-from torch import Tensor, fx
+from typing import Any
 
 from pdqat.batches import Batches
-from pdqat.deployment.deployable import Deployable, on_cpu
+from pdqat.deployment.deployable import Deployable
+from pdqat.deployment.following.calls import inputs_of
+from pdqat.deployment.following.follow import follow
 from pdqat.deployment.formats import Format, format_of, format_to_write
+from pdqat.deployment.integer.layers import in_full_precision
 from pdqat.deployment.report import ExportReport, describe
 from pdqat.deployment.verify import Verified, verify
 from pdqat.disk import write_atomically
@@ -27,7 +29,7 @@ def say_nothing(_: str) -> None:
 def export(
     net: Network,
     path: str | Path,
-    example: Tensor,
+    example: Any,
     *,
     check: Batches,
     plan: str | BitPlan | None = None,
@@ -43,7 +45,7 @@ def export(
     Args:
         net: the network, as `prepare` made it, trained.
         path: of the file; its ending says the format, unless `format` does: .onnx, .xml (OpenVINO), .pt2 (torch).
-        example: a few inputs, for their shape.
+        example: a few inputs, for their shapes: a tensor, a tuple or a dictionary, as the model takes them.
         check: batches of inputs and targets, such as a loader, on which the file is compared with the network. Where
             targets are classes, choices and accuracy are compared too.
         plan: one of the network's; by default its only one.
@@ -91,7 +93,7 @@ def verify_file(
     net: Network,
     plan: str | BitPlan | None,
     path: str | Path,
-    example: Tensor,
+    example: Any,
     check: Batches,
     tell: Tell = say_nothing,
 ) -> list[Verified]:
@@ -102,12 +104,14 @@ def verify_file(
     return _verified(Deployable.of(net, plan, example), path, form, check, tell)
 
 
-def write_float(net: Network, path: str | Path, example: Tensor) -> None:
+def write_float(net: Network, path: str | Path, example: Any) -> None:
     """The full-precision view as a float32 ONNX file, to compare with."""
     from pdqat.deployment.formats.onnx_file import to_onnx
 
-    plain = copy.deepcopy(net).float().cpu().restore(bake=True).eval()
-    write_atomically(Path(path), to_onnx(fx.symbolic_trace(plain), on_cpu(example)).SerializeToString())
+    inputs = inputs_of(net, example)
+    followed = follow(copy.deepcopy(net).float().cpu().eval(), inputs)
+    file = to_onnx(in_full_precision(followed.module), tuple(followed.read(inputs).values()))
+    write_atomically(Path(path), file.SerializeToString())
 
 
 def _write_file(model: Deployable, path: Path, form: Format, pack: bool, check: Batches, tell: Tell) -> list[Verified]:

@@ -2,7 +2,7 @@
 
 import importlib.util
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -12,15 +12,22 @@ from torch import Tensor
 
 from pdqat.errors import InputError
 
-OUTPUT = "output"
 ONNX_RUNTIME, OPENVINO = "onnxruntime", "openvino"
+
+
+Arrays = Mapping[str, np.ndarray]
+"""By the names of inputs or outputs."""
 
 
 class Session(Protocol):
     """A file loaded into a runtime."""
 
-    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
-        """All outputs by name."""
+    @property
+    def inputs(self) -> Sequence[str]:
+        """The names of its inputs."""
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """All outputs by name, of all inputs by name."""
 
 
 class OnnxRuntime:
@@ -37,15 +44,15 @@ class OnnxRuntime:
             self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:  # its exceptions share no base class
             raise InputError(f"onnxruntime can't load {path}: {reason(error)}") from error
-        inputs = [described.name for described in self._session.get_inputs()]
-        _check_one(inputs, path)
-        self._input = inputs[0]
+        self.inputs = [described.name for described in self._session.get_inputs()]
+        _check_any(self.inputs, path)
         self._outputs = [described.name for described in self._session.get_outputs()]
 
-    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
+    def run(self, inputs: Arrays) -> Arrays:
         """All outputs by name."""
+        _check_names(self.inputs, inputs)
         try:
-            made = self._session.run(self._outputs, {self._input: images})
+            made = self._session.run(self._outputs, dict(inputs))
         except Exception as error:
             raise InputError(f"onnxruntime can't run the file: {reason(error)}") from error
         return dict(zip(self._outputs, made, strict=True))
@@ -62,11 +69,12 @@ class OpenVino:
 
         self._core = openvino.Core()
         self._settings = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
-        self._compiled: dict[tuple[int, ...] | None, Any] = {}
+        self._compiled: dict[int | None, Any] = {}
         self._model = read_model(self._core, path)
-        _check_one(self._model.inputs, path)
+        _check_any(self._model.inputs, path)
         try:
-            self._fixed = self._model.input(0).get_partial_shape().is_static
+            self.inputs = [described.get_any_name() for described in self._model.inputs]
+            self._fixed = all(described.get_partial_shape().is_static for described in self._model.inputs)
             self._outputs = [
                 output.get_names() for output in self._model.outputs
             ]  # it merges tensors, and keeps all names
@@ -75,32 +83,37 @@ class OpenVino:
         except RuntimeError as error:
             raise InputError(f"openvino can't load {path}: {reason(error)}") from error
 
-    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
+    def run(self, inputs: Arrays) -> Arrays:
         """All outputs by name."""
+        _check_names(self.inputs, inputs)
         try:
-            made = self._compile(images.shape if self._fixed else None)(images)
+            made = self._compile(inputs if self._fixed else None)(dict(inputs))
         except RuntimeError as error:
             raise InputError(f"openvino can't run the file: {reason(error)}") from error
         return {name: np.asarray(made[index]) for index, names in enumerate(self._outputs) for name in names}
 
-    def _compile(self, shape: tuple[int, ...] | None) -> Any:
-        if shape not in self._compiled:
-            if shape is not None:
-                self._model.reshape(shape)
-            self._compiled[shape] = self._core.compile_model(self._model, "CPU", self._settings)
-        return self._compiled[shape]
+    def _compile(self, inputs: Arrays | None) -> Any:
+        count = None if inputs is None else len(next(iter(inputs.values())))
+        if count not in self._compiled:
+            if inputs is not None:
+                self._model.reshape({name: array.shape for name, array in inputs.items()})
+            self._compiled[count] = self._core.compile_model(self._model, "CPU", self._settings)
+        return self._compiled[count]
 
 
 class Program:
     """A program of torch.export that this process made: others are not loaded, since that could run code."""
 
-    def __init__(self, program: torch.export.ExportedProgram) -> None:
+    def __init__(self, program: torch.export.ExportedProgram, inputs: Sequence[str], outputs: Sequence[str]) -> None:
         self._module = program.module()
+        self.inputs, self._outputs = inputs, outputs
 
-    def run(self, images: np.ndarray) -> Mapping[str, np.ndarray]:
-        """The one output."""
+    def run(self, inputs: Arrays) -> Arrays:
+        """All outputs by name."""
         with torch.no_grad():
-            return {OUTPUT: self._module(torch.from_numpy(images)).numpy()}
+            made = self._module(*(torch.from_numpy(inputs[name]) for name in self.inputs))
+        named = made if isinstance(made, dict) else dict.fromkeys(self._outputs, made)
+        return {name: tensor.numpy() for name, tensor in named.items()}
 
 
 RUNTIMES: dict[str, type[OnnxRuntime] | type[OpenVino]] = {ONNX_RUNTIME: OnnxRuntime, OPENVINO: OpenVino}
@@ -130,20 +143,21 @@ def load(name: str, path: Path, threads: int = 1) -> Session:
     return RUNTIMES[name](path, threads)
 
 
-def array(images: Tensor) -> np.ndarray:
-    """Images as runtimes read them."""
-    return np.ascontiguousarray(images.numpy(), dtype=np.float32)
+def arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
+    """Inputs as runtimes read them."""
+    return {name: np.ascontiguousarray(tensor.numpy()) for name, tensor in tensors.items()}
 
 
-def output_of(session: Session, images: Tensor) -> Tensor:
-    """The output of a file that was written here."""
-    outputs = session.run(array(images))
-    if OUTPUT not in outputs:
+def outputs_of(session: Session, inputs: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
+    """The outputs of a file that was written here."""
+    made = session.run(arrays(inputs))
+    missing = next((name for name in names if name not in made), None)
+    if missing is not None:
         raise InputError(
-            f"the file was not exported from this network under this plan: it has no output {OUTPUT!r}, but "
-            f"{', '.join(outputs)}"
+            f"the file was not exported from this network under this plan: it has no output {missing!r}, but "
+            f"{', '.join(made)}"
         )
-    return torch.from_numpy(outputs[OUTPUT])
+    return {name: torch.from_numpy(made[name]) for name in names}
 
 
 def read_model(core: Any, path: Path) -> Any:
@@ -165,6 +179,14 @@ def reason(error: Exception) -> str:
     return next(iter(told or lines), type(error).__name__)
 
 
-def _check_one(inputs: Sequence[Any], path: Path) -> None:
-    if len(inputs) != 1:
-        raise InputError(f"{path} has {len(inputs)} inputs; a model that was exported here has one, the images")
+def _check_any(inputs: Sequence[Any], path: Path) -> None:
+    if not inputs:
+        raise InputError(f"{path} has 0 inputs; a model that was exported here has one or more")
+
+
+def _check_names(own: Sequence[str], given: Iterable[str]) -> None:
+    if set(own) != set(given):
+        raise InputError(
+            f"the file was not exported from this network under this plan: it reads {', '.join(own)}, not "
+            f"{', '.join(given)}"
+        )

@@ -16,7 +16,7 @@ There both models' scores of the two classes have to lie between the ends carrie
 one that rounding can change. How far the scores moved, and how far they could, is shown.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,12 +27,15 @@ from pdqat.deployment.agreement import LayerAgreement
 from pdqat.deployment.bounds.reference import OTHER_MODEL, Compared, Differences, ReferenceSpans, shape
 from pdqat.deployment.bounds.simulated import SimulatedSpans
 from pdqat.deployment.bounds.span import Span, within_both
-from pdqat.deployment.choices import Choices, choices_of, compare_choices
-from pdqat.deployment.deployable import Deployable, on_cpu
-from pdqat.deployment.runtimes import Session, output_of
-from pdqat.deployment.witness import Seen, Witness
+from pdqat.deployment.choices import Choices, class_dim, compare_choices
+from pdqat.deployment.deployable import Deployable, Samples
+from pdqat.deployment.integer.names import OUTPUT
+from pdqat.deployment.runtimes import Session, outputs_of
+from pdqat.deployment.witness import Witness
 from pdqat.errors import InputError
 
+Outputs = Mapping[str, Tensor]
+"""By name; one is called `output`."""
 CLOSE_IMAGES = 500
 """So many images, the first ones, are looked at closely."""
 AT_ONCE = 50
@@ -94,15 +97,15 @@ def verify(model: Deployable, opened: Sequence[Opened], batches: Iterable[tuple[
     agreement = LayerAgreement(model) if any(file.in_integers for file in opened) else None
     count = 0
     for inputs, target in batches:
-        images = on_cpu(inputs)
-        simulated = model.simulated(images)
-        close = max(0, min(len(images), CLOSE_IMAGES - count))
+        samples = model.samples(inputs)
+        simulated = model.simulated_outputs(samples.inputs)
+        close = max(0, min(len(samples), CLOSE_IMAGES - count))
         for tally in tallies:
-            tally.add(images, target, simulated, close)
+            tally.add(samples, target, simulated, close)
         if agreement is not None:
-            for some in torch.split(images[:close], AT_ONCE) if close else ():
-                agreement.add(some)
-        count += len(images)
+            for some in samples.rows(slice(close)).split(AT_ONCE):
+                agreement.add(some.inputs)
+        count += len(samples)
     if not count:
         raise InputError("there is no batch to verify the file on: `check` takes inputs and targets, such as a loader")
     layers = {} if agreement is None else agreement.parts
@@ -118,56 +121,94 @@ class _Tally:
         self._furthest = 0.0
         self.verified = Verified(opened.runtime, 0, Differences(), Compared(), None, {})
 
-    def add(self, images: Tensor, target: Any, simulated: Tensor, close: int) -> None:
-        """Compare a batch, of which the first `close` images are looked at in any case."""
-        output = output_of(self._opened.file, images)
-        if output.shape != simulated.shape:
-            raise InputError(f"{OTHER_MODEL}: its output has shape {shape(output)}, not {shape(simulated)}")
-        labels = choices_of(output, target)
-        if labels is None:
-            distance = (output - simulated).abs().reshape(len(output), -1).amax(1)
-            beyond = ~(distance <= self._furthest)  # also what is not a number
-            self._furthest = max(self._furthest, float(distance.nan_to_num(torch.inf).max()))
-        else:
-            beyond = ~_all(output.argmax(1) == simulated.argmax(1))
+    def add(self, samples: Samples, target: Any, simulated: Outputs, close: int) -> None:
+        """Compare a batch, of which the first `close` samples are looked at in any case."""
+        outputs = outputs_of(self._opened.file, samples.read, simulated)
+        for name, output in outputs.items():
+            if output.shape != simulated[name].shape:
+                shapes = f"{shape(output)}, not {shape(simulated[name])}"
+                raise InputError(f"{OTHER_MODEL}: its output {name!r} has shape {shapes}")
+        classes = class_dim(outputs[OUTPUT], target)
+        beyond = self._moved(outputs, simulated, classes)
         if not self.verified.passes:
             beyond = torch.zeros_like(beyond)  # it has failed: no need to explain what follows
-        rows = torch.nonzero(beyond | (torch.arange(len(images)) < close))[:, 0]
-        seen = self._opened.witness.look(images) if len(rows) else None
-        verified = replace(self.verified, images=self.verified.images + len(images))
-        if labels is not None:
-            ends = self._from_image(images[beyond]) if bool(beyond.any()) else None
-            compared = compare_choices(output, simulated, labels, beyond, ends)
+        rows = torch.nonzero(beyond | (torch.arange(len(samples)) < close))[:, 0]
+        verified = replace(self.verified, images=self.verified.images + len(samples))
+        if classes is not None:
+            ends = self._from_input(samples.rows(beyond))[OUTPUT] if bool(beyond.any()) else None
+            compared = compare_choices(
+                outputs[OUTPUT].movedim(classes, 1),
+                simulated[OUTPUT].movedim(classes, 1),
+                target.cpu().long(),
+                beyond,
+                None if ends is None else ends.through(lambda end: end.movedim(classes, 1)),
+            )
             verified = replace(verified, choices=compared if verified.choices is None else verified.choices + compared)
-        for some in torch.split(rows, AT_ONCE) if seen is not None else ():
-            codes, outputs = self._explained(images[some], seen.rows(some), output[some])  # type: ignore[union-attr]
-            verified = replace(verified, codes=verified.codes + codes, outputs=verified.outputs + outputs)
+        for some in torch.split(rows, AT_ONCE) if len(rows) else ():
+            codes, explained = self._explained(samples.rows(some), _rows(outputs, some))
+            verified = replace(verified, codes=verified.codes + codes, outputs=verified.outputs + explained)
         self.verified = verified
 
-    def _explained(self, images: Tensor, seen: Seen, output: Tensor) -> tuple[Differences, Compared]:
-        """Codes that were seen and outputs of the file, each beside its ends."""
-        simulated = SimulatedSpans(self._model.net, self._model.plan, self._most_off, seen.layers)
-        ends: Span = simulated.run(images)
+    def _moved(self, outputs: Outputs, simulated: Outputs, classes: int | None) -> Tensor:
+        """The samples to look at: those with another choice, or whose outputs are further off than any before."""
+        if classes is not None:
+            return ~_all(outputs[OUTPUT].argmax(classes) == simulated[OUTPUT].argmax(classes))
+        distances = [
+            (output.double() - simulated[name].double()).abs().reshape(len(output), -1).amax(1)
+            for name, output in outputs.items()
+        ]
+        distance = torch.stack(distances).nan_to_num(torch.inf).amax(0)
+        beyond = ~(distance <= self._furthest)
+        self._furthest = max(self._furthest, float(distance.max()))
+        return beyond
+
+    def _explained(self, samples: Samples, outputs: Outputs) -> tuple[Differences, Compared]:
+        """Codes that are seen and outputs of the file, each beside its ends."""
+        seen, read = self._opened.witness.look(samples), samples.read.values()
+        simulated = SimulatedSpans(self._model.followed.module, self._model.plan, self._most_off, seen.layers)
+        ends = _by_name(simulated.run(*read))
         codes = Differences(simulated=simulated.codes)
         if self._opened.in_integers:
             reference = ReferenceSpans(self._model.frozen.module, seen.operations)
-            ends = within_both(ends, reference.run(images))
+            made = _by_name(reference.run(*read))
+            ends = {name: within_both(end, made[name]) for name, end in ends.items()}
             codes += reference.codes
-        same_codes = _all(ends.holds(output))
+        same_codes = _lie_within(outputs, ends)
         explained = same_codes.clone()
         if not bool(same_codes.all()):
-            explained[~same_codes] = _all(self._from_image(images[~same_codes]).holds(output[~same_codes]))
-        if seen.output is not None:
-            explained &= _all(ends.holds(seen.output))
+            others = ~same_codes
+            explained[others] = _lie_within(_rows(outputs, others), self._from_input(samples.rows(others)))
+        if seen.outputs:
+            explained &= _lie_within(seen.outputs, ends)
         return codes, Compared.of(~same_codes, explained)
 
-    def _from_image(self, images: Tensor) -> Span:
-        """The ends of outputs, carried on from the image."""
-        spans = [
-            SimulatedSpans(self._model.net, self._model.plan, self._most_off).run(some)
-            for some in torch.split(images, AT_ONCE)
+    def _from_input(self, samples: Samples) -> dict[str, Span]:
+        """The ends of outputs, carried on from the input."""
+        parts = [
+            _by_name(
+                SimulatedSpans(self._model.followed.module, self._model.plan, self._most_off).run(*some.read.values())
+            )
+            for some in samples.split(AT_ONCE)
         ]
-        return Span(torch.cat([span.low for span in spans]), torch.cat([span.high for span in spans]))
+        return {
+            name: Span(torch.cat([part[name].low for part in parts]), torch.cat([part[name].high for part in parts]))
+            for name in parts[0]
+        }
+
+
+def _by_name(made: Any) -> dict[str, Span]:
+    """What spans of a graph are, by the names of its outputs; what is no real number is known."""
+    named = made if isinstance(made, dict) else {OUTPUT: made}
+    return {name: Span.of(end) if isinstance(end, Tensor) else end for name, end in named.items()}
+
+
+def _lie_within(outputs: Outputs, ends: Mapping[str, Span]) -> Tensor:
+    """The samples all of whose outputs lie between their ends."""
+    return torch.stack([_all(ends[name].holds(output)) for name, output in outputs.items()]).all(0)
+
+
+def _rows(outputs: Outputs, index: Tensor) -> Outputs:
+    return {name: output[index] for name, output in outputs.items()}
 
 
 def _all(explained: Tensor) -> Tensor:

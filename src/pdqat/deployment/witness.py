@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pdqat.deployment.agreement import Recording
 from pdqat.deployment.bounds.reference import code_makers
+from pdqat.deployment.deployable import Samples
 from pdqat.deployment.integer.frozen import Frozen, LayerCodes
-from pdqat.deployment.runtimes import OUTPUT, Session, array
+from pdqat.deployment.runtimes import Session, arrays
 
 
 @dataclass(frozen=True)
@@ -21,22 +23,14 @@ class Seen:
     """The codes by operation of the integer reference; empty for a file that is not in integers."""
     layers: LayerCodes
     """The same by layer."""
-    output: Tensor | None
-    """Behind these codes; None if they are not the file's own."""
-
-    def rows(self, index: Tensor) -> "Seen":
-        """Of some images."""
-        return Seen(
-            {name: codes[index] for name, codes in self.operations.items()},
-            self.layers.rows(index),
-            None if self.output is None else self.output[index],
-        )
+    outputs: Mapping[str, Tensor]
+    """Behind these codes, by name; none if they are not the file's own."""
 
 
 class Witness(Protocol):
     """Shows codes."""
 
-    def look(self, images: Tensor) -> Seen:
+    def look(self, samples: Samples) -> Seen:
         """The codes of a batch."""
 
 
@@ -46,11 +40,11 @@ class CodesSession:
     def __init__(self, session: Session, frozen: Frozen) -> None:
         self._session, self._frozen = session, frozen
 
-    def look(self, images: Tensor) -> Seen:
+    def look(self, samples: Samples) -> Seen:
         """The runtime's own codes."""
-        outputs = self._session.run(array(images))
+        outputs = self._session.run(arrays(samples.read))
         operations = {name: torch.from_numpy(outputs[f"codes/{name}"]) for name in code_makers(self._frozen.module)}
-        return Seen(operations, self._frozen.by_layer(operations), torch.from_numpy(outputs[OUTPUT]))
+        return Seen(operations, self._frozen.by_layer(operations), _tensors(outputs, self._frozen.outputs))
 
 
 class ReferenceCodes:
@@ -60,11 +54,11 @@ class ReferenceCodes:
         self._frozen = frozen
 
     @torch.no_grad()
-    def look(self, images: Tensor) -> Seen:
+    def look(self, samples: Samples) -> Seen:
         """The codes that the file should have."""
         reference = Recording(self._frozen.module, set(code_makers(self._frozen.module)))
-        reference.run(images)
-        return Seen(reference.codes, self._frozen.by_layer(reference.codes), None)
+        reference.run(*samples.read.values())
+        return Seen(reference.codes, self._frozen.by_layer(reference.codes), {})
 
 
 @dataclass(frozen=True)
@@ -79,15 +73,25 @@ class QuantizedTensor:
 class GridSession:
     """A file of the simulated network, whose quantised tensors are made further outputs."""
 
-    def __init__(self, session: Session, read: Sequence[QuantizedTensor], added: Sequence[QuantizedTensor]) -> None:
-        self._session, self._read, self._added = session, read, added
+    def __init__(
+        self,
+        session: Session,
+        outputs: Sequence[str],
+        read: Sequence[QuantizedTensor],
+        added: Sequence[QuantizedTensor],
+    ) -> None:
+        self._session, self._outputs, self._read, self._added = session, outputs, read, added
 
-    def look(self, images: Tensor) -> Seen:
+    def look(self, samples: Samples) -> Seen:
         """The whole numbers of a step that the runtime made."""
-        outputs = self._session.run(array(images))
+        outputs = self._session.run(arrays(samples.read))
         layers = LayerCodes()
         for per_name, tensors in ((layers.read, self._read), (layers.added, self._added)):
             for tensor in tensors:
                 numbers = torch.from_numpy(outputs[tensor.output]).double() / tensor.step
                 per_name.setdefault(tensor.layer, []).append(torch.round(numbers).to(torch.int32))
-        return Seen({}, layers, torch.from_numpy(outputs[OUTPUT]))
+        return Seen({}, layers, _tensors(outputs, self._outputs))
+
+
+def _tensors(arrays: Mapping[str, np.ndarray], names: Sequence[str]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(arrays[name]) for name in names}

@@ -17,6 +17,7 @@ from pdqat.deployment.bounds.span import SINGLE, Span, line
 from pdqat.deployment.integer.operations import (
     SUMMAND_ZERO,
     IntegerProduct,
+    LookUp,
     ProductSums,
     RealProduct,
     RequantizedProduct,
@@ -99,8 +100,10 @@ class ReferenceSpans(RealSpans):
             return _sums(operation, args[0])
         if isinstance(operation, RealProduct):
             sums = _sums(operation, args[0])
-            scale, bias = (per_channel(vector.double(), sums.low) for vector in (operation.scale, operation.bias))
+            scale, bias = _meeting(sums, operation, operation.scale, operation.bias)
             return line(sums, scale, bias, bias.abs())
+        if isinstance(operation, LookUp):
+            return Span.of(operation(args[0])).rounded()
         if isinstance(operation, ToReal):
             return args[0].through(lambda end: end * operation.step).rounded()
         if not isinstance(operation, CODE_MAKERS):
@@ -113,7 +116,7 @@ class ReferenceSpans(RealSpans):
         if isinstance(operation, ToCodes):
             self.codes += Differences(real=Compared.of(different, explained))
         else:
-            exact = per_channel(operation.exact, given).expand_as(given)
+            exact = per_channel(operation.exact, given, operation.channel_dim).expand_as(given)
             self.codes += Differences(
                 exact=Compared.of(different[exact], explained[exact]),
                 edge=Compared.of(different[~exact], explained[~exact]),
@@ -146,15 +149,20 @@ def _sums(operation: IntegerProduct, codes: Span) -> Span:
     return Span(middle - reach, middle + reach, whole=True)
 
 
+def _meeting(sums: Span, operation: IntegerProduct | SumsToCodes, *vectors: Tensor) -> list[Tensor]:
+    """An operation's numbers per channel, shaped to meet its sums."""
+    return [per_channel(vector.double(), sums.low, operation.channel_dim) for vector in vectors]
+
+
 def _requantized(operation: RequantizedProduct, sums: Span) -> Span:
-    multiplier, offset = (per_channel(vector.double(), sums.low) for vector in (operation.multiplier, operation.offset))
+    multiplier, offset = _meeting(sums, operation, operation.multiplier, operation.offset)
     zero = SUMMAND_ZERO if operation.is_summand else 0
     inexact = line(sums, multiplier, offset * multiplier, (offset * multiplier).abs() + zero)
     return _where_exact(operation, sums.through(operation.requantize), _codes(inexact, operation))
 
 
 def _rounded_sums(operation: SumsToCodes, sums: Span) -> Span:
-    scale, shift = (per_channel(vector.double(), sums.low) for vector in (operation.scale, operation.shift))
+    scale, shift = _meeting(sums, operation, operation.scale, operation.shift)
     zero = SUMMAND_ZERO if operation.is_summand else 0
     held = Span(sums.low + operation.above, sums.high + operation.above)
     ends = operation(sums.low), operation(sums.high)  # the line may fall
@@ -168,6 +176,6 @@ def _codes(span: Span, operation: RequantizedProduct | SumsToCodes | ToCodes) ->
 
 
 def _where_exact(operation: RequantizedProduct | SumsToCodes, exact: Span, inexact: Span) -> Span:
-    channels = per_channel(operation.exact, exact.low)
+    channels = per_channel(operation.exact, exact.low, operation.channel_dim)
     low, high = (torch.where(channels, *pair) for pair in ((exact.low, inexact.low), (exact.high, inexact.high)))
     return Span(low.double(), high.double(), whole=True)

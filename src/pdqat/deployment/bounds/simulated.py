@@ -17,11 +17,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from pdqat.deployment.bounds.real import RealSpans, normalized
 from pdqat.deployment.bounds.reference import OTHER_MODEL, Compared, shape
 from pdqat.deployment.bounds.span import SINGLE, Span, product
-from pdqat.deployment.integer.frozen import LayerCodes
-from pdqat.deployment.integer.graph import traced
-from pdqat.deployment.integer.operations import per_channel
+from pdqat.deployment.integer.frozen import ByLayer, LayerCodes, PerChannel
+from pdqat.deployment.integer.layers import layer_or_norm
 from pdqat.errors import InputError
-from pdqat.layers import Network
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
 from pdqat.layers.norm import PrecisionNorm
@@ -31,16 +29,20 @@ from pdqat.quantizers import Quantizer
 
 
 class SimulatedSpans(RealSpans):
-    """A network in evaluation mode under a plan, on one batch.
+    """A followed network in evaluation mode under a plan, on one batch.
 
     most_off    how far what a file rounds may be from float32, in codes, per channel of what layers read and add
     given       the codes that a runtime made; without them nothing is compared
     """
 
     def __init__(
-        self, net: Network, plan: BitPlan, most_off: LayerCodes | None = None, given: LayerCodes | None = None
+        self,
+        followed: fx.GraphModule,
+        plan: BitPlan,
+        most_off: ByLayer[PerChannel] | None = None,
+        given: LayerCodes | None = None,
     ) -> None:
-        super().__init__(fx.GraphModule(net.model, traced(net.model)))
+        super().__init__(followed)
         self._plan = plan
         self._read = _Roundings({} if most_off is None else most_off.read, None if given is None else given.read)
         self._added = _Roundings({} if most_off is None else most_off.added, None if given is None else given.added)
@@ -52,22 +54,24 @@ class SimulatedSpans(RealSpans):
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A layer, a norm, or anything else."""
-        module = self.fetch_attr(str(target))
-        if not isinstance(module, PrecisionLayer | PrecisionNorm):
+        module = layer_or_norm(self.fetch_attr(str(target)))
+        if module is None:
             return super().call_module(target, args, kwargs)
         span = args[0] if args else kwargs["input"]
         result = self._layer(module, span) if isinstance(module, PrecisionLayer) else self._norm(module, span)
         return self._summand(module, module.name, result)
 
-    def _layer(self, layer: PrecisionLayer, span: Span) -> Span:
+    def _layer(self, layer: PrecisionLayer, span: Any) -> Span:
         precision, weight = self._plan[layer.name], layer.full_weight()
         if precision.weight is not None or precision.activation is not None:
             view = layer.views[self._plan.name]
             assert isinstance(view, LayerQuantizers)
             if precision.weight is not None:
-                weight = view.weight.quantize(layer.weight, precision.weight)
+                weight = view.weight.quantize(layer.rows, precision.weight)
             if precision.activation is not None:
                 span = self._read.through(layer.name, span, view.activation, precision.activation)
+        if layer.weights_only:
+            return Span.of(layer._operate(span, weight, None))
         return product(span, weight, layer.bias, layer._operate)
 
     def _norm(self, norm: PrecisionNorm, span: Span) -> Span:
@@ -86,7 +90,7 @@ class SimulatedSpans(RealSpans):
 class _Roundings:
     """Roundings of one kind, call by call."""
 
-    def __init__(self, most_off: Mapping[str, list[Tensor]], given: Mapping[str, list[Tensor]] | None) -> None:
+    def __init__(self, most_off: Mapping[str, list[PerChannel]], given: Mapping[str, list[Tensor]] | None) -> None:
         self._most_off = {name: iter(calls) for name, calls in most_off.items()}
         self._given = None if given is None else {name: iter(calls) for name, calls in given.items()}
         self.compared = Compared()
@@ -96,7 +100,7 @@ class _Roundings:
         grid = quantizer.codes(span.middle, bits)
         span = span.rounded(SINGLE)
         if name in self._most_off:
-            span = span.widened(per_channel(next(self._most_off[name]) * grid.scale, span.low))
+            span = span.widened(next(self._most_off[name]).meeting(span.low) * grid.scale)
         ends = span.through(lambda end: quantizer.codes(end, bits).integers)
         if self._given is not None:
             codes = next(self._given[name])

@@ -20,6 +20,7 @@ SAFETY = 16.0
 """The s above."""
 SINGLE = 8.0
 """Units for a handful of operations on single numbers: a norm with its constants, a scale and a shift."""
+LARGEST = torch.finfo(torch.float32).max
 SMALLEST = 2.0**-100
 """What is below may be flushed to zero."""
 
@@ -45,6 +46,11 @@ class Span:
         return self.low if self.high is self.low else (self.low + self.high) / 2
 
     @property
+    def single(self) -> Tensor:
+        """The lower ends in float32: for what asks for shape and type only."""
+        return self.low.float()
+
+    @property
     def width(self) -> Tensor:
         """From one end to the other."""
         return self.high - self.low
@@ -54,13 +60,18 @@ class Span:
         """The largest absolute value between the ends."""
         return torch.maximum(self.low.abs(), self.high.abs())
 
-    def widened(self, error: Tensor) -> "Span":
-        """With both ends moved outwards."""
-        return Span(self.low - error - SMALLEST, self.high + error + SMALLEST)
+    def moved(self, below: Tensor | float, above: Tensor | float) -> "Span":
+        """With both ends moved outwards; float32 has no numbers beyond its largest."""
+        low, high = self.low - below - SMALLEST, self.high + above + SMALLEST
+        return Span(torch.where(low < -LARGEST, -torch.inf, low), torch.where(high > LARGEST, torch.inf, high))
+
+    def widened(self, error: Tensor | float) -> "Span":
+        """With both ends moved outwards alike."""
+        return self.moved(error, error)
 
     def rounded(self, units: float = 1.0) -> "Span":
-        """As float32 holds it after so many roundings."""
-        return self.widened(units * UNIT * self.size)
+        """As float32 holds it after so many roundings; of all numbers the ends move outwards furthest."""
+        return self.moved(units * UNIT * self.low.abs(), units * UNIT * self.high.abs())
 
     def through(self, rising: Callable[[Tensor], Tensor]) -> "Span":
         """Behind a function that never falls and is computed without an error."""
@@ -115,8 +126,8 @@ def average(span: Span, apply: Callable[[Tensor], Tensor]) -> Span:
     result = span.through(apply)
     per_channel = span.low.shape[2:].numel()
     terms = max(per_channel, span.low.numel() // max(result.low.numel(), 1))
-    error = (units_of_sum(terms) + SINGLE) * UNIT * apply(span.size)
-    return result.widened(error)
+    units = (units_of_sum(terms) + SINGLE) * UNIT
+    return result.moved(units * apply(span.low.abs()), units * apply(span.high.abs()))
 
 
 def total(first: Span, second: Span) -> Span:
@@ -128,11 +139,23 @@ def total(first: Span, second: Span) -> Span:
 
 def difference(first: Span, second: Span) -> Span:
     """The first tensor without the second."""
-    return Span(first.low - second.high, first.high - second.low).rounded()
+    whole = first.whole and second.whole
+    result = Span(first.low - second.high, first.high - second.low, whole)
+    return result if whole else result.rounded()
 
 
 def elementwise_product(first: Span, second: Span) -> Span:
     """The product of two tensors, number by number."""
     ends = [a * b for a in (first.low, first.high) for b in (second.low, second.high)]
+    if first is second:
+        ends = [ends[0], torch.where((first.low < 0) & (first.high > 0), 0, ends[0]), ends[3]]
+    result = hull(*ends, whole=first.whole and second.whole)
+    return result if result.whole else result.rounded()
+
+
+def hull(*ends: Tensor, whole: bool = False) -> Span:
+    """From the smallest to the largest of several tensors; what is not a number may be anything."""
     stacked = torch.stack(torch.broadcast_tensors(*ends))  # type: ignore[no-untyped-call]
-    return Span(stacked.amin(0), stacked.amax(0)).rounded()
+    lost = stacked.isnan()
+    low, high = (torch.where(lost, end, stacked) for end in (-torch.inf, torch.inf))
+    return Span(low.amin(0), high.amax(0), whole)

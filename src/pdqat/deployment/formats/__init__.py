@@ -11,6 +11,8 @@ from pathlib import Path
 import torch
 
 from pdqat.deployment.deployable import Deployable
+from pdqat.deployment.following.calls import of_two_or_more
+from pdqat.deployment.integer.graph import output_names
 from pdqat.deployment.runtimes import ONNX_RUNTIME, OPENVINO, Program, load, needed
 from pdqat.deployment.verify import Opened
 from pdqat.deployment.witness import CodesSession, GridSession, ReferenceCodes
@@ -86,7 +88,7 @@ def check_runnable(path: Path) -> None:
 def _write_onnx(model: Deployable, path: Path, pack: bool) -> None:
     from pdqat.deployment.formats.onnx_file import to_onnx
 
-    write_atomically(path, to_onnx(model.frozen.module, model.example, pack).SerializeToString())
+    write_atomically(path, to_onnx(model.frozen.module, model.read_example, pack).SerializeToString())
 
 
 def _open_onnx(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]:
@@ -94,28 +96,28 @@ def _open_onnx(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]:
 
     runtimes = needed()
     looking = _scratch(stack) / "codes.onnx"
-    looking.write_bytes(with_codes(path, model.frozen.module, model.example).SerializeToString())
+    looking.write_bytes(with_codes(path, model.frozen.module, model.read_example).SerializeToString())
     return [Opened(name, load(name, path), CodesSession(load(name, looking), model.frozen)) for name in runtimes]
 
 
 def _write_openvino(model: Deployable, path: Path, pack: bool) -> None:
     from pdqat.deployment.formats.openvino_file import save, to_openvino
 
-    save(to_openvino(model.frozen.module, model.example, pack), path)
+    save(to_openvino(model.frozen.module, model.read_example, pack), path)
 
 
 def _open_openvino(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]:
     from pdqat.deployment.formats.openvino_file import save, with_codes
 
     looking = _scratch(stack) / "codes.xml"
-    save(with_codes(path, model.frozen.module, model.example), looking)
+    save(with_codes(path, model.frozen.module, model.read_example), looking)
     return [Opened(OPENVINO, load(OPENVINO, path), CodesSession(load(OPENVINO, looking), model.frozen))]
 
 
 def _write_qonnx(model: Deployable, path: Path, _: bool) -> None:
     from pdqat.deployment.formats.qonnx_file import to_qonnx
 
-    write_atomically(path, to_qonnx(model.net, model.plan, model.example[:1]).SerializeToString())
+    write_atomically(path, to_qonnx(model).SerializeToString())
 
 
 def _open_qonnx(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]:
@@ -124,17 +126,24 @@ def _open_qonnx(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]
     from pdqat.deployment.formats.quant_functions import with_functions
 
     folder = _scratch(stack)
-    looking, read, added = with_codes(path, model.net, model.plan, model.example[:1])
+    looking, read, added = with_codes(path, model)
     for name, file in (("file.onnx", read_onnx(path)), ("codes.onnx", looking)):
         (folder / name).write_bytes(with_functions(file).SerializeToString())
     plain, shown = (load(ONNX_RUNTIME, folder / name) for name in ("file.onnx", "codes.onnx"))
-    return [Opened(ONNX_RUNTIME, plain, GridSession(shown, read, added), in_integers=False)]
+    return [
+        Opened(
+            ONNX_RUNTIME,
+            plain,
+            GridSession(shown, output_names(model.followed.module.graph), read, added),
+            in_integers=False,
+        )
+    ]
 
 
 def _write_program(model: Deployable, path: Path, _: bool) -> None:
-    batch = torch.export.Dim("batch", min=1)
+    batch, example = torch.export.Dim("batch", min=1), of_two_or_more(model.read_example)
     try:
-        program = torch.export.export(model.frozen.module, (model.example,), dynamic_shapes=({0: batch},))
+        program = torch.export.export(model.frozen.module, example, dynamic_shapes=tuple({0: batch} for _ in example))
     except Exception as error:  # it raises many kinds
         raise InputError(f"torch.export can't take the model: {str(error).splitlines()[0]}") from error
     buffer = io.BytesIO()
@@ -145,7 +154,8 @@ def _write_program(model: Deployable, path: Path, _: bool) -> None:
 
 def _open_program(model: Deployable, path: Path, _: ExitStack) -> list[Opened]:
     """Only ever a file that was just written here."""
-    return [Opened("torch", Program(torch.export.load(path)), ReferenceCodes(model.frozen))]
+    program = Program(torch.export.load(path), list(model.followed.reads), model.frozen.outputs)
+    return [Opened("torch", program, ReferenceCodes(model.frozen))]
 
 
 def _scratch(stack: ExitStack) -> Path:

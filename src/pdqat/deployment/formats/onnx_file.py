@@ -19,6 +19,7 @@ from pdqat.deployment.integer.operations import (
     SUMMAND_ZERO,
     Clip,
     IntegerProduct,
+    LookUp,
     ProductSums,
     RealProduct,
     RequantizedProduct,
@@ -36,7 +37,7 @@ except ImportError as error:
     raise InputError("ONNX files need onnx and ml-dtypes: pip install 'pdqat[export]'") from error
 
 
-def to_onnx(module: fx.GraphModule, example: Tensor, pack: bool = False) -> "onnx.ModelProto":
+def to_onnx(module: fx.GraphModule, example: tuple[Tensor, ...], pack: bool = False) -> "onnx.ModelProto":
     """The file of a frozen module, or of a plain one in real numbers."""
     return Writer(module, example, pack).model()
 
@@ -49,7 +50,7 @@ def read_onnx(path: Path) -> "onnx.ModelProto":
         raise InputError(f"{path} is damaged or not an ONNX file") from error
 
 
-def with_codes(path: Path, module: fx.GraphModule, example: Tensor) -> "onnx.ModelProto":
+def with_codes(path: Path, module: fx.GraphModule, example: tuple[Tensor, ...]) -> "onnx.ModelProto":
     """A file of a frozen module with all codes as outputs too, called codes/OPERATION."""
     model = read_onnx(path)
     for packed in (False, True):
@@ -78,10 +79,11 @@ class Writer(GraphWriter):
         SumsToCodes: "_sums_to_codes",
         ToCodes: "_to_codes",
         ToReal: "_to_real",
+        LookUp: "_look_up",
         **GraphWriter.MODULES,
     }
 
-    def __init__(self, module: fx.GraphModule, example: Tensor, pack: bool = False) -> None:
+    def __init__(self, module: fx.GraphModule, example: tuple[Tensor, ...], pack: bool = False) -> None:
         super().__init__(module, example)
         self._pack = pack
         self._emitted: set[str] = set()
@@ -92,8 +94,17 @@ class Writer(GraphWriter):
         self._above: dict[str, int] = {}
         """Sums to what they are too large by: the zero points of their summands."""
 
-    def _round(self, name: str, values: str, low: int, high: int, is_summand: bool, scale: float = 1.0) -> str:
-        """Values to codes, and these as real numbers on a scale of 1.
+    def _round(
+        self,
+        name: str,
+        values: str,
+        low: int,
+        high: int,
+        is_summand: bool,
+        scale: float = 1.0,
+        shape: list[int] | None = None,
+    ) -> str:
+        """Values to codes, of another shape if it is given, and these as real numbers on a scale of 1.
 
         Summands are unsigned, above a zero point: ONNX Runtime takes a convolution for one of integers only if what
         it reads and what it makes have the same type. They are cast, not dequantised, and their zero point stays in:
@@ -107,6 +118,7 @@ class Writer(GraphWriter):
         if low + zero > limits.min or high + zero < limits.max:
             ends = [self._constant(end + zero, dtype) for end in (low, high)]
             codes = self._emit("Clip", [codes, *ends])
+        codes = self._shaped(codes, shape)
         self.codes[name] = (codes, zero)
         if not is_summand:
             real = self._emit("DequantizeLinear", [codes, self._scalar(1.0), stored_zero])
@@ -120,17 +132,15 @@ class Writer(GraphWriter):
         return self._emit("Cast", [integers], to=TensorProto.FLOAT)
 
     def _product(self, name: str, module: IntegerProduct, codes: str, scale: Tensor, offset: Tensor | None) -> str:
-        """The convolution on codes; a linear layer is one on images of one pixel."""
+        """The convolution on codes; a linear layer is one on images of one pixel, one for every vector."""
         weight = module.weight
         linear = weight.dim() == 2
-        if linear and self.shapes[name].dim() != 2:
-            raise InputError(
-                f"{self._own_names[name]} can't be exported: a quantised linear layer on more than one vector a sample"
-            )
         if linear:
             weight = weight[:, :, None, None]
             # On integers: behind DequantizeLinear ONNX Runtime would move it, and mix up signed and unsigned bytes.
             stored_codes, stored_zero = self._stored[codes]
+            if self._shape_behind(name, module):
+                stored_codes = self._shaped(stored_codes, [-1, weight.shape[1]])
             pixels = self._emit("Unsqueeze", [stored_codes, self._constant([2, 3], np.int64)])
             codes = self._emit("DequantizeLinear", [pixels, self._scalar(1.0), stored_zero])
         kept: tuple[Tensor, Any, int] = (weight, np.int8, 0) if module.signed else (weight.int() + 128, np.uint8, 128)
@@ -142,6 +152,14 @@ class Writer(GraphWriter):
             inputs.append(self._emit("DequantizeLinear", [self._weights(tensor, dtype), factors, zeros], axis=0))
         output = self._emit("Conv", inputs, **convolution_attributes(module.convolution, weight))
         return self._emit("Squeeze", [output, self._constant([2, 3], np.int64)]) if linear else output
+
+    def _shape_behind(self, name: str, module: IntegerProduct) -> list[int] | None:
+        """Of what a linear layer makes of more than one vector a sample, which are pixels of their own meanwhile."""
+        shape = self.shapes[name].shape
+        return [-1, *shape[1:]] if module.weight.dim() == 2 and len(shape) > 2 else None
+
+    def _shaped(self, tensor: str, shape: list[int] | None) -> str:
+        return tensor if shape is None else self._emit("Reshape", [tensor, self._constant(shape, np.int64)])
 
     def _weights(self, tensor: Tensor, dtype: Any) -> str:
         """Integers as they are, or packed."""
@@ -171,12 +189,30 @@ class Writer(GraphWriter):
 
     def _requantized(self, name: str, module: RequantizedProduct, given: str) -> str:
         product = self._product(name, module, given, module.multiplier, module.offset)
-        return self._round(name, product, module.low, module.high, module.is_summand)
+        shape = self._shape_behind(name, module)
+        return self._round(name, product, module.low, module.high, module.is_summand, shape=shape)
+
+    def _transposed(self, module: IntegerProduct, codes: str) -> str:
+        """A transposed convolution on whole numbers, for which runtimes have no integer kernel."""
+        weight = module.inputs_first(module.weight)
+        stored = self._emit("DequantizeLinear", [self._weights(weight, np.int8), self._scalar(1.0)])
+        options = convolution_attributes(module.convolution, weight)
+        options["output_padding"] = list(module.convolution["output_padding"])
+        return self._emit("ConvTranspose", [codes, stored], **options)
+
+    def _look_up(self, _: str, module: LookUp, indices: str) -> str:
+        rows = self._as_float(self._emit("Gather", [self._weights(module.table, np.int8), indices]))
+        if module.scale.dim() == 0:
+            return self._emit("Mul", [rows, self._constant(module.scale)])
+        return self._emit("Mul", [rows, self._emit("Gather", [self._constant(module.scale[:, None]), indices])])
 
     def _product_sums(self, name: str, module: IntegerProduct, given: str) -> str:
+        if module.is_transposed:
+            return self._as_float(self._emit("Cast", [self._transposed(module, given)], to=TensorProto.INT32))
         product = self._product(name, module, given, torch.ones(len(module.weight)), None)
         # Through whole numbers and back: else runtimes fold the scale into the weights, and sums are rounded.
-        return self._as_float(self._emit("Cast", [product], to=TensorProto.INT32))
+        sums = self._as_float(self._emit("Cast", [product], to=TensorProto.INT32))
+        return self._shaped(sums, self._shape_behind(name, module))
 
     def _real_product(self, name: str, module: RealProduct, given: str) -> str:
         real = self._product_sums(name, module, given)
@@ -186,7 +222,7 @@ class Writer(GraphWriter):
 
     def _sums_to_codes(self, name: str, module: SumsToCodes, given: str) -> str:
         assert self._above.get(given, 0) == module.above
-        dims = self.shapes[name].dim()
+        dims = self.shapes[name].dim() if module.channel_dim == 1 else 2
         scaled = self._emit("Mul", [given, self._per_channel(module.scale, dims)])
         shifted = self._emit("Add", [scaled, self._per_channel(module.shift, dims)])
         return self._round(name, shifted, module.low, module.high, module.is_summand)

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor, fx
 
+from pdqat.deployment.integer.functions import function_name
 from pdqat.errors import InputError
 
 try:
@@ -11,32 +12,34 @@ try:
 except ImportError as error:
     raise InputError("ONNX files need onnx: pip install 'pdqat[export]'") from error
 
+__all__ = ["Made", "as_list", "convolution_attributes", "description", "function_name"]
 
-class Shapes(fx.Interpreter):
-    """Remembers what every operation makes."""
+
+class Made(fx.Interpreter):
+    """Remembers what every node makes."""
 
     def __init__(self, module: fx.GraphModule) -> None:
-        super().__init__(module)
-        self.by_target: dict[str, Any] = {}
-        self.by_name: dict[str, Any] = {}
+        super().__init__(module, garbage_collect_values=False)
+        self.extra_traceback = False
+        self.by_node: dict[fx.Node, Any] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         """Called by torch.fx."""
         made = super().run_node(n)
-        self.by_target[str(n.target)] = self.by_name[n.name] = made
+        self.by_node[n] = made
         return made
 
 
-def description(name: str, kind: int, like: Tensor) -> Any:
-    """Of an input or output of any batch size."""
-    return helper.make_tensor_value_info(name, kind, ["batch", *like.shape[1:]])
+def description(name: str, kind: int, like: Tensor, follows_batch: bool = True) -> Any:
+    """Of an input or output, of any batch size."""
+    return helper.make_tensor_value_info(name, kind, ["batch", *like.shape[1:]] if follows_batch else list(like.shape))
 
 
 def convolution_attributes(options: dict[str, Any], weight: Tensor) -> dict[str, Any]:
     """ONNX's names for a convolution's options."""
     dims = weight.dim() - 2
     stride, padding, dilation = (
-        _tuple(options.get(name, default), dims) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
+        as_list(options.get(name, default), dims) for name, default in (("stride", 1), ("padding", 0), ("dilation", 1))
     )
     return {
         "kernel_shape": list(weight.shape[2:]),
@@ -47,10 +50,7 @@ def convolution_attributes(options: dict[str, Any], weight: Tensor) -> dict[str,
     }
 
 
-def _tuple(value: Any, dims: int) -> list[int]:
-    return [value] * dims if isinstance(value, int) else list(value)
-
-
-def function_name(node: fx.Node) -> str:
-    """Of a function or method that is called."""
-    return str(node.target) if node.op == "call_method" else getattr(node.target, "__name__", "")
+def as_list(value: Any, dims: int) -> list[Any]:
+    """A number for each dimension, where one stands for all."""
+    given = list(value) if isinstance(value, tuple | list) else [value]
+    return given * dims if len(given) == 1 else given

@@ -41,7 +41,7 @@ WHOLE_BYTES = 8
 """The kernel gives wrong sums for other numbers of input channels than multiples of this one."""
 
 
-def to_openvino(module: fx.GraphModule, example: Tensor, pack: bool) -> "openvino.Model":
+def to_openvino(module: fx.GraphModule, example: tuple[Tensor, ...], pack: bool) -> "openvino.Model":
     """The model; of batch size 1, to be reshaped, where it has binary convolutions, else of any."""
     return _made(_BinaryWriter(module, example, pack))
 
@@ -57,7 +57,7 @@ def save(model: "openvino.Model", path: Path) -> None:
             os.fsync(file.fileno())
 
 
-def with_codes(path: Path, module: fx.GraphModule, example: Tensor) -> "openvino.Model":
+def with_codes(path: Path, module: fx.GraphModule, example: tuple[Tensor, ...]) -> "openvino.Model":
     """A file of a frozen module with all codes as outputs too, called codes/OPERATION."""
     model = read_model(openvino.Core(), path)
     for packed in (False, True):
@@ -107,14 +107,14 @@ def _reads_signs(module: fx.GraphModule, node: fx.Node) -> bool:
     if not isinstance(source, RequantizedProduct | SumsToCodes | ToCodes) or (source.low, source.high) != (0, 1):
         return False
     sizes = set(product.weight[product.weight.flatten(1).any(1)].abs().flatten().tolist())
-    plain = product.weight.dim() == 4 and product.convolution["groups"] == 1
+    plain = product.weight.dim() == 4 and product.convolution["groups"] == 1 and not product.is_transposed
     return plain and product.weight.shape[1] % WHOLE_BYTES == 0 and len(sizes) == 1
 
 
 class _BinaryWriter(Writer):
     DOMAINS = (*Writer.DOMAINS, (DOMAIN, 1))
 
-    def __init__(self, module: fx.GraphModule, example: Tensor, pack: bool) -> None:
+    def __init__(self, module: fx.GraphModule, example: tuple[Tensor, ...], pack: bool) -> None:
         super().__init__(module, example, pack)
         self.binary = binary_products(module)
         readers = [node for node in module.graph.nodes if str(node.target) in self.binary]
@@ -124,9 +124,18 @@ class _BinaryWriter(Writer):
         """Codes to the values and the threshold that they are made from."""
         self._readers: Counter[str] = Counter()
 
-    def _round(self, name: str, values: str, low: int, high: int, is_summand: bool, scale: float = 1.0) -> str:
+    def _round(
+        self,
+        name: str,
+        values: str,
+        low: int,
+        high: int,
+        is_summand: bool,
+        scale: float = 1.0,
+        shape: list[int] | None = None,
+    ) -> str:
         if name not in self._signs:
-            return super()._round(name, values, low, high, is_summand, scale)
+            return super()._round(name, values, low, high, is_summand, scale, shape)
         return self._compared(name, values, self._constant(np.full((1, 1, 1, 1), 0.5 * scale), np.float32))
 
     def _compared(self, name: str, values: str, threshold: str) -> str:
@@ -201,7 +210,8 @@ def _thresholds(module: RequantizedProduct, size: Tensor) -> Tensor:
 def _made(writer: _BinaryWriter) -> "openvino.Model":
     model = openvino.Core().read_model(io.BytesIO(writer.model().SerializeToString()))
     if writer.binary:
-        model.reshape([1, *list(model.input(0).get_partial_shape())[1:]])
+        shapes = {each.get_any_name(): [1, *list(each.get_partial_shape())[1:]] for each in model.inputs}
+        model.reshape(shapes)
     return model
 
 

@@ -11,27 +11,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.fx.passes.shape_prop import ShapeProp
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pdqat.deployment.deployable import Deployable
 from pdqat.deployment.formats.onnx_file import read_onnx
 from pdqat.deployment.formats.onnx_graph import GraphWriter
 from pdqat.deployment.formats.onnx_parts import convolution_attributes
 from pdqat.deployment.formats.quant_form import Form, form_of_codes, form_of_weights
+from pdqat.deployment.integer.functions import function_name
 from pdqat.deployment.integer.graph import (
     Codes,
-    check_padding,
     codes_of,
-    convolution,
     function_of_numbers,
-    traced,
 )
+from pdqat.deployment.integer.layers import convolution, is_transposed, layer_or_norm
 from pdqat.deployment.witness import QuantizedTensor
 from pdqat.errors import InputError
-from pdqat.layers import Network
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
-from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS, Summand
 from pdqat.precision import BitPlan
@@ -46,33 +43,29 @@ except ImportError as error:
 DOMAIN = "qonnx.custom_op.general"
 
 
-def to_qonnx(net: Network, plan: BitPlan, example: Tensor) -> "onnx.ModelProto":
-    """The network under the plan, for inputs of the example's shape; what can't be written is an InputError."""
-    model, _ = _written(net, plan, example)
-    for described in (*model.graph.input, *model.graph.output):
-        described.type.tensor_type.shape.dim[0].dim_value = len(example)  # the tools want a size, not the name of one
-    return model
+def to_qonnx(model: Deployable) -> "onnx.ModelProto":
+    """The network under its plan, for one sample of the example's shape; what can't be written is an InputError."""
+    file, _ = _written(model)
+    for described in (*file.graph.input, *file.graph.output):
+        described.type.tensor_type.shape.dim[0].dim_value = 1  # the tools want a size, not the name of one
+    return file
 
 
-def with_codes(
-    path: Path, net: Network, plan: BitPlan, example: Tensor
-) -> tuple["onnx.ModelProto", list[QuantizedTensor], list[QuantizedTensor]]:
+def with_codes(path: Path, model: Deployable) -> tuple["onnx.ModelProto", list[QuantizedTensor], list[QuantizedTensor]]:
     """A file with what its Quant nodes make of activations as outputs too, and which those are: read and added."""
-    model = read_onnx(path)
-    wanted, writer = _written(net, plan, example)
-    if [node.op_type for node in model.graph.node] != [node.op_type for node in wanted.graph.node]:
+    file = read_onnx(path)
+    wanted, writer = _written(model)
+    if [node.op_type for node in file.graph.node] != [node.op_type for node in wanted.graph.node]:
         raise InputError(f"{path} was not exported from this network under this plan: its operations are others")
     for name in dict.fromkeys(tensor.output for tensor in (*writer.read, *writer.added)):
-        model.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
-    return model, writer.read, writer.added
+        file.graph.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, None))
+    return file, writer.read, writer.added
 
 
 @torch.no_grad()
-def _written(net: Network, plan: BitPlan, example: Tensor) -> tuple["onnx.ModelProto", "_QonnxWriter"]:
-    with evaluating(net), net.under(plan):
-        module = fx.GraphModule(net.model, traced(net.model))
-        ShapeProp(module).propagate(example)
-        writer = _QonnxWriter(module, example, plan)
+def _written(model: Deployable) -> tuple["onnx.ModelProto", "_QonnxWriter"]:
+    with model.net.under(model.plan):
+        writer = _QonnxWriter(model.followed.module, model.read_example, model.plan)
         return writer.model(), writer
 
 
@@ -80,7 +73,7 @@ class _QonnxWriter(GraphWriter):
     DOMAINS = (("", 13), (DOMAIN, 1))
     IR = 7
 
-    def __init__(self, module: fx.GraphModule, example: Tensor, plan: BitPlan) -> None:
+    def __init__(self, module: fx.GraphModule, example: tuple[Tensor, ...], plan: BitPlan) -> None:
         super().__init__(module, example)
         self._plan = plan
         self._quantized: dict[tuple[Any, ...], str] = {}
@@ -88,7 +81,7 @@ class _QonnxWriter(GraphWriter):
         self.added: list[QuantizedTensor] = []
         """What layers read, and what is added, call by call."""
 
-    def _write(self, node: fx.Node) -> str:
+    def _write(self, node: fx.Node) -> Any:
         if node.op == "get_attr":
             return self._constant(operator.attrgetter(str(node.target))(self._module))
         given = [self._names[source] for source in node.all_input_nodes]
@@ -97,20 +90,20 @@ class _QonnxWriter(GraphWriter):
             is_relu = clip.low == 0 and (clip.high is None or self._read_up_to(node, clip.high))
             return self._emit("Relu", given) if is_relu else self._clip("", clip, given[0])
         if node.op == "call_module":
-            name, module = str(node.target), self._modules[str(node.target)]
+            module = layer_or_norm(self._modules[str(node.target)])
             if isinstance(module, PrecisionLayer):
-                return self._layer(name, module, given[0])
+                return self._layer(module.name, module, given[0])
             if isinstance(module, PrecisionNorm):
-                return self._precision_norm(name, module, given[0])
-        elif node.target in (torch.mean, "mean"):
+                return self._precision_norm(module.name, module, given[0])
+        elif function_name(node) == "mean":
             return self._mean(node, given)
         return super()._write(node)
 
     def _read_up_to(self, node: fx.Node, limit: float) -> bool:
         """Whether all readers' quantisers clip at the limit themselves: then a ReLU is enough, which tools know."""
         for user in node.users:
-            layer = self._modules.get(str(user.target)) if user.op == "call_module" else None
-            codes = self._codes_read(str(user.target), layer) if isinstance(layer, PrecisionLayer) else None
+            layer = layer_or_norm(self._modules.get(str(user.target))) if user.op == "call_module" else None
+            codes = self._codes_read(layer.name, layer) if isinstance(layer, PrecisionLayer) else None
             if codes is None or int(codes.of(torch.tensor(limit))) < codes.high:
                 return False
         return True
@@ -125,15 +118,18 @@ class _QonnxWriter(GraphWriter):
         return view
 
     def _layer(self, name: str, layer: PrecisionLayer, given: str) -> str:
-        check_padding(name, layer)
+        if is_transposed(layer):
+            raise InputError(f"layer {name} can't be exported: QONNX's tools know no {layer.plain.__name__}")
         bits, codes = self._plan[name].activation, self._codes_read(name, layer)
         if bits is not None and codes is not None:
             given = self._quantize(f"{name}/input", given, form_of_codes(name, codes, bits))
             self.read.append(QuantizedTensor(name, given, codes.value))
         weight = self._weight(name, layer)
         bias = [] if layer.bias is None else [self._constant(layer.bias)]
-        if layer.weight.dim() > 2:
-            options = convolution_attributes(convolution(name, layer), layer.weight)
+        if layer.weights_only:
+            output = self._emit("Gather", [weight, given])
+        elif layer.rows.dim() > 2:
+            options = convolution_attributes(convolution(name, layer), layer.rows)
             output = self._emit("Conv", [given, weight, *bias], **options)
         else:
             output = self._emit("MatMul", [given, weight])
@@ -143,11 +139,11 @@ class _QonnxWriter(GraphWriter):
     def _weight(self, name: str, layer: PrecisionLayer) -> str:
         """As the operation reads it: a product with samples in rows reads a linear layer's transposed."""
         bits = self._plan[name].weight
-        linear = layer.weight.dim() == 2
+        linear = layer.rows.dim() == 2 and not layer.weights_only
         if bits is None:
             full = layer.full_weight()
             return self._constant(full.T if linear else full)
-        grid = self._view(layer).weight.codes(layer.weight, bits)
+        grid = self._view(layer).weight.codes(layer.rows, bits)
         values, form = grid.values(), form_of_weights(name, grid, bits)
         if linear:
             values, form = values.T, replace(form, scale=form.scale.T if form.scale.dim() else form.scale)
@@ -192,7 +188,7 @@ class _QonnxWriter(GraphWriter):
 
     def _mean(self, node: fx.Node, given: list[str]) -> str:
         """Over all pixels a pooling, which tools know; else ReduceMean as this opset has it."""
-        rank = len(node.all_input_nodes[0].meta["tensor_meta"].shape)
+        rank = self._values[node.all_input_nodes[0]].dims
         dims: Any = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
         keep = bool(node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False))
         axes = sorted(dim % rank for dim in ([dims] if isinstance(dims, int) else dims or range(rank)))

@@ -13,12 +13,11 @@ from pdqat.deployment.integer.folding import (
     rounded_product,
 )
 from pdqat.deployment.integer.graph import Codes
-from pdqat.deployment.integer.operations import Clip, ToCodes, ToReal
+from pdqat.deployment.integer.layers import is_transposed
+from pdqat.deployment.integer.names import OWN_NAME
+from pdqat.deployment.integer.operations import Clip, ProductSums, SumsToCodes, ToCodes, ToReal
 from pdqat.deployment.integer.values import Product, Real, Through, Value, Whole
 from pdqat.errors import InputError
-
-OWN_NAME = "own_name"
-"""Where a node keeps the name that the model has for what it computes."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +91,19 @@ class Assembly:
         return self._made[key]
 
     def _rounded(self, base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> fx.Node:
+        if is_transposed(base.layer):  # runtimes have no kernel that rounds what it makes
+            return self._rounded_sums(base, *rounded_product(base, functions, codes))
         product = requantized_product(base, functions, codes)
         if base.promised and not bool(product.exact.all()):
             sums, rounding = rounded_product(base, functions, codes)
             if int(rounding.exact.sum()) > int(product.exact.sum()):
-                self._fold(base.name, rounding.exact)
-                return self.call(base.name, rounding, self.call(base.name, sums, base.codes))
+                return self._rounded_sums(base, sums, rounding)
         self._fold(base.name, product.exact)
         return self.call(base.name, product, base.codes)
+
+    def _rounded_sums(self, base: Product, sums: ProductSums, rounding: SumsToCodes) -> fx.Node:
+        self._fold(base.name, rounding.exact)
+        return self.call(base.name, rounding, self.call(base.name, sums, base.codes))
 
     def _fold(self, name: str, exact: Tensor) -> None:
         self.folded.append(Folded(name, len(exact), int(exact.sum())))

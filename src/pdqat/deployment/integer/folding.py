@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pdqat.deployment.integer.graph import Codes, convolution
+from pdqat.deployment.integer.graph import Codes
+from pdqat.deployment.integer.layers import convolution
 from pdqat.deployment.integer.operations import ProductSums, RealProduct, RequantizedProduct, ScaleShift, SumsToCodes
 from pdqat.deployment.integer.requantize import requantization
 from pdqat.deployment.integer.requantize_sums import SumsLine, sums_line
@@ -41,7 +42,7 @@ def rounded_product(base: Product, functions: tuple[nn.Module, ...], codes: Code
     """The same in two operations, by a line in real numbers: its offset is finer than a whole number."""
     lines = sums_line(_epilogue(base, functions, codes), base.low, base.high, codes.above_lowest, 0, codes.zero)
     sums = ProductSums(base.weight, convolution(base.name, base.layer), base.signed)
-    return sums, _rounding(lines, 0, codes, _steepness(base.scale, functions, codes))
+    return sums, _rounding(lines, 0, codes, _steepness(base.scale, functions, codes), sums.channel_dim)
 
 
 def _epilogue(base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> Callable[[Tensor], Tensor]:
@@ -65,12 +66,20 @@ def requantized_sum(base: Whole, functions: tuple[nn.Module, ...], codes: Codes)
     low, high = torch.full((channels,), base.low), torch.full((channels,), base.high)
     lines = sums_line(epilogue, low, high, codes.above_lowest, base.above, codes.zero)
     steepness = _steepness(torch.tensor(base.step, dtype=torch.float64), functions, codes)
-    return _rounding(lines, base.above, codes, steepness)
+    return _rounding(lines, base.above, codes, steepness, channel_dim=1)
 
 
-def _rounding(line: SumsLine, above: int, codes: Codes, steepness: Tensor) -> SumsToCodes:
+def _rounding(line: SumsLine, above: int, codes: Codes, steepness: Tensor, channel_dim: int) -> SumsToCodes:
     return SumsToCodes(
-        line.slope, line.shift, line.exact, line.misplaced * steepness, above, codes.low, codes.high, codes.is_summand
+        line.slope,
+        line.shift,
+        line.exact,
+        line.misplaced * steepness,
+        above,
+        codes.low,
+        codes.high,
+        codes.is_summand,
+        channel_dim,
     )
 
 

@@ -1,8 +1,9 @@
 """Freeze: a network under its plan becomes a module of integer operations.
 
-The model's graph is followed with torch.fx. What lies between one quantised layer's integer sums and the codes of the
-next (scale, norm, clip, rounding) is folded into one requantisation; so is what lies between a residual sum and the
-codes read from it. Layers in full precision, and what is neither quantised nor read by a quantised layer, stay real.
+The model's graph has been followed (`pdqat.deployment.following`). What lies between one quantised layer's integer
+sums and the codes of the next (scale, norm, clip, rounding) is folded into one requantisation; so is what lies between
+a residual sum and the codes read from it. Layers in full precision, and what is neither quantised nor read by a
+quantised layer, stay real.
 """
 
 import copy
@@ -10,7 +11,7 @@ import operator
 from typing import Any
 
 import torch
-from torch import fx, nn
+from torch import fx
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.deployment.integer.assembly import Assembly
@@ -18,64 +19,61 @@ from pdqat.deployment.integer.folding import LARGEST_WEIGHT
 from pdqat.deployment.integer.frozen import Frozen
 from pdqat.deployment.integer.graph import (
     Codes,
-    check_padding,
     codes_of,
     function_of_numbers,
     is_addition,
     is_without_effect,
-    padding_of,
-    traced,
 )
-from pdqat.deployment.integer.operations import ToReal
-from pdqat.deployment.integer.values import EXACT_BITS, SIGNED_BELOW, Product, Real, Value, Whole, through
+from pdqat.deployment.integer.layers import convolution, is_transposed, layer_or_norm, plain_layer
+from pdqat.deployment.integer.names import SHAPE
+from pdqat.deployment.integer.operations import LARGEST_EXACT, LookUp, ToReal
+from pdqat.deployment.integer.values import EXACT_BITS, SIGNED_BELOW, Product, Real, Through, Value, Whole, through
 from pdqat.errors import InputError
-from pdqat.layers import Network
+from pdqat.layers.kinds import PrecisionEmbedding
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
-from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS
 from pdqat.precision import BitPlan
-from pdqat.quantizers import Quantizer
+from pdqat.quantizers import Grid, Quantizer
 
 
-def freeze(net: Network, plan: BitPlan) -> Frozen:
-    """The network under the plan, in evaluation mode; what can't be frozen is an InputError that names it."""
-    return _Freezer(net, plan).frozen()
+def freeze(followed: fx.GraphModule, plan: BitPlan) -> Frozen:
+    """A followed network under the plan, in evaluation mode; what can't be frozen is an InputError that names it."""
+    return _Freezer(followed, plan).frozen()
 
 
 class _Freezer:
-    def __init__(self, net: Network, plan: BitPlan) -> None:
-        self._net, self._plan = net, plan
-        self._modules = dict(net.model.named_modules())
+    def __init__(self, followed: fx.GraphModule, plan: BitPlan) -> None:
+        self._followed, self._plan = followed, plan
+        self._modules = dict(followed.named_modules())
         self._values: dict[fx.Node, Any] = {}
         self._made = Assembly()
-        bits = [count for name in net.layers for count in (plan[name].weight, plan[name].activation)]
-        self._promised = min((count for count in bits if count is not None), default=EXACT_BITS + 1) <= EXACT_BITS
+        lowest = plan.lowest_bits_in()
+        self._promised = lowest is not None and lowest <= EXACT_BITS
         self._real_layers: list[str] = []
         self._reads: list[tuple[str, str]] = []
         self._adds: list[tuple[str, str]] = []
 
     @torch.no_grad()
     def frozen(self) -> Frozen:
-        with evaluating(self._net):
-            for node in traced(self._net.model).nodes:
-                self._values[node] = self._visit(node)
+        for node in self._followed.graph.nodes:
+            self._values[node] = self._visit(node)
         return Frozen(self._made.module(), self._made.folded, self._real_layers, self._reads, self._adds)
 
     def _visit(self, node: fx.Node) -> Any:
         if node.op == "placeholder":
             return Real(self._made.graph.placeholder(node.name))
         if node.op == "output":
-            return self._made.graph.output(self._made.real(self._values[node.args[0]]))  # type: ignore[index]
+            return self._made.graph.output(fx.map_arg(node.args[0], lambda made: self._made.real(self._values[made])))
         if node.op == "get_attr":
             return self._attribute(node)
         if node.op == "call_module":
-            module = self._modules[str(node.target)]
+            module = layer_or_norm(self._modules[str(node.target)])
             if isinstance(module, PrecisionLayer):
-                return self._layer(str(node.target), module, self._value(node, 0))
+                return self._layer(module.name, module, self._value(node, 0))
             if isinstance(module, PrecisionNorm):
-                return self._norm(str(node.target), module, self._value(node, 0))
+                return self._norm(node, module, self._value(node, 0))
         if is_without_effect(node, self._modules):
             return self._value(node, 0)
         function = function_of_numbers(node, self._modules)
@@ -91,45 +89,44 @@ class _Freezer:
         return value
 
     def _attribute(self, node: fx.Node) -> Real:
-        return self._made.constant(operator.attrgetter(str(node.target))(self._net.model))
+        return self._made.constant(operator.attrgetter(str(node.target))(self._followed))
 
     def _layer(self, name: str, layer: PrecisionLayer, given: Value) -> Value:
         precision = self._plan[name]
-        if precision.weight is None or precision.activation is None:
-            value: Value = self._real_layer(name, layer, given)
-        else:
+        value: Value | None = None
+        if precision.weight is not None and isinstance(layer, PrecisionEmbedding):
+            value = self._rows_of_table(name, layer, given)
+        elif precision.weight is not None and precision.activation is not None:
             value = self._product(name, layer, given)
-        return self._summand(name, layer, value)
+        return self._summand(name, layer, self._real_layer(name, layer, given) if value is None else value)
 
     def _real_layer(self, name: str, layer: PrecisionLayer, given: Value) -> Real:
         precision = self._plan[name]
-        check_padding(name, layer)
-        plain: Any = copy.deepcopy(layer)
         weight = layer.full_weight()
         node = self._made.real(given)
         if precision.weight is not None or precision.activation is not None:
-            view = layer.views[self._plan.name]
-            assert isinstance(view, LayerQuantizers)
+            view = self._view(layer)
             if precision.weight is not None:
-                weight = view.weight.quantize(layer.weight, precision.weight)
+                weight = view.weight.quantize(layer.rows, precision.weight)
             if precision.activation is not None:
                 codes = codes_of(view.activation, precision.activation, name)
                 node = self._made.call(name, ToReal(codes.value), self._codes_read(given, codes, name))
-        plain.restore_()
-        plain.weight = nn.Parameter(weight.detach().clone(), requires_grad=False)
-        if weight.dim() > 2:
-            plain.padding = padding_of(name, layer)
         self._real_layers.append(name)
-        return Real(self._made.call(name, plain.eval(), node))
+        return Real(self._made.call(name, plain_layer(name, layer, weight), node))
 
-    def _product(self, name: str, layer: PrecisionLayer, given: Value) -> Product:
-        precision = self._plan[name]
-        assert precision.weight is not None
+    def _rows_of_table(self, name: str, layer: PrecisionEmbedding, given: Value) -> Real | None:
+        """An embedding in bytes; None if they can't hold its numbers."""
+        grid = self._grid(layer)
+        if bool(grid.offset.any()) or int(grid.integers.abs().max()) > LARGEST_WEIGHT:
+            return None
+        scale = grid.scale.float().flatten() if grid.scale.numel() > 1 else grid.scale.float().reshape(())
+        return Real(self._made.call(name, LookUp(grid.integers, scale), self._made.real(given)))
+
+    def _product(self, name: str, layer: PrecisionLayer, given: Value) -> Product | None:
+        """A layer on codes; None for a transposed convolution whose sums float32 can't hold."""
+        precision, grid = self._plan[name], self._grid(layer)
         assert precision.activation is not None
-        view = layer.views[self._plan.name]
-        assert isinstance(view, LayerQuantizers)
-        check_padding(name, layer)
-        grid = view.weight.codes(layer.weight, precision.weight)
+        convolution(name, layer)  # says what is wrong with it
         largest = int(grid.integers.abs().max())
         if bool(grid.offset.any()):
             raise InputError(f"layer {name} can't be exported: its weights' codes have an offset")
@@ -138,8 +135,10 @@ class _Freezer:
                 f"layer {name} can't be exported: its {precision.weight}-bit weights reach {largest}, a signed byte "
                 f"{LARGEST_WEIGHT}; train with --quantizer dorefa-int8 (preset deployable), or with 7 bits"
             )
-        codes = codes_of(view.activation, precision.activation, name)
+        codes = codes_of(self._view(layer).activation, precision.activation, name)
         rows = grid.integers.flatten(1).long()
+        if is_transposed(layer) and int(rows.abs().sum(1).max()) * max(-codes.low, codes.high) > LARGEST_EXACT:
+            return None
         ends = torch.stack([rows * codes.low, rows * codes.high, torch.zeros_like(rows)])
         scale = (grid.scale.double() * codes.value).reshape(-1).expand(len(rows))
         return Product(
@@ -154,11 +153,25 @@ class _Freezer:
             ends.amax(0).sum(1),
         )
 
-    def _norm(self, name: str, norm: PrecisionNorm, given: Value) -> Value:
-        view = norm.views[self._plan.name]
+    def _view(self, layer: PrecisionLayer) -> LayerQuantizers:
+        view = layer.views[self._plan.name]
+        assert isinstance(view, LayerQuantizers)
+        return view
+
+    def _grid(self, layer: PrecisionLayer) -> Grid:
+        """The weight in whole numbers, in rows."""
+        bits = self._plan[layer.name].weight
+        assert bits is not None
+        return self._view(layer).weight.codes(layer.rows, bits)
+
+    def _norm(self, node: fx.Node, norm: PrecisionNorm, given: Value) -> Value:
+        name, view = str(node.target), norm.views[self._plan.name]
         assert isinstance(view, _BatchNorm)
         if view.running_mean is None:
             raise InputError(f"norm {name} can't be exported: it keeps no running statistics")
+        base = given.base if isinstance(given, Through) else given
+        if isinstance(base, Product) and base.weight.dim() == 2 and len(node.meta[SHAPE]) > 2:
+            given = Real(self._made.real(given))  # the norm's channels are not the layer's, which stand last
         return self._summand(name, norm, through(given, copy.deepcopy(view).eval()))
 
     def _summand(self, name: str, module: PrecisionLayer | PrecisionNorm, value: Value) -> Value:

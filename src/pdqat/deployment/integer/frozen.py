@@ -2,30 +2,43 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor, fx
 
 from pdqat.deployment.integer.assembly import Folded
+from pdqat.deployment.integer.graph import output_names
+from pdqat.deployment.integer.operations import RequantizedProduct, SumsToCodes, per_channel
+
+Known = TypeVar("Known")
 
 
 @dataclass(frozen=True)
-class LayerCodes:
-    """Codes of a network's layers by name, a tensor for every call."""
+class ByLayer(Generic[Known]):
+    """What is known of a network's layers by name, for every call."""
 
-    read: dict[str, list[Tensor]] = field(default_factory=dict)
-    """By layers that are quantised."""
-    added: dict[str, list[Tensor]] = field(default_factory=dict)
-    """By layers and norms whose outputs are summands."""
+    read: dict[str, list[Known]] = field(default_factory=dict)
+    """Of what layers read that are quantised."""
+    added: dict[str, list[Known]] = field(default_factory=dict)
+    """Of what layers and norms make whose outputs are summands."""
 
-    def rows(self, index: Tensor) -> "LayerCodes":
-        """Of some samples."""
-        return LayerCodes(
-            *(
-                {name: [tensor[index] for tensor in calls] for name, calls in per_name.items()}
-                for per_name in (self.read, self.added)
-            )
-        )
+
+LayerCodes = ByLayer[Tensor]
+"""Codes."""
+
+
+@dataclass(frozen=True)
+class PerChannel:
+    """A number for each channel of a tensor."""
+
+    numbers: Tensor
+    dim: int
+    """Which dimension the channels are."""
+
+    def meeting(self, like: Tensor) -> Tensor:
+        """Shaped to meet a tensor."""
+        return per_channel(self.numbers, like, self.dim)
 
 
 @dataclass(frozen=True)
@@ -41,16 +54,32 @@ class Frozen:
     adds: list[tuple[str, str]]
     """The same for layers and norms whose outputs are added in whole numbers: with the operation that rounds them."""
 
-    def by_layer(self, of_operations: Mapping[str, Tensor]) -> LayerCodes:
-        """What is known of each operation, call by call of the layers that it belongs to."""
-        result = LayerCodes()
-        for per_name, calls in ((result.read, self.reads), (result.added, self.adds)):
-            for name, operation in calls:
-                per_name.setdefault(name, []).append(of_operations[operation])
-        return result
+    @property
+    def outputs(self) -> list[str]:
+        """What a file calls its outputs."""
+        return output_names(self.module.graph)
 
-    def most_off(self) -> LayerCodes:
+    def by_layer(self, of_operations: Mapping[str, Tensor]) -> LayerCodes:
+        """Codes of operations, call by call of the layers that they belong to."""
+        return LayerCodes(_by_call(self.reads, of_operations), _by_call(self.adds, of_operations))
+
+    def most_off(self) -> ByLayer[PerChannel]:
         """Per channel, how far what operations round can be from what float32 makes of the same integers, in codes."""
-        operations = {name: self.module.get_submodule(name) for _, name in (*self.reads, *self.adds)}
-        none = torch.zeros(1)
-        return self.by_layer({name: getattr(module, "most_off", none) for name, module in operations.items()})
+        known = {}
+        for _, name in (*self.reads, *self.adds):
+            operation = self.module.get_submodule(name)
+            known[name] = NOWHERE
+            if isinstance(operation, RequantizedProduct | SumsToCodes):
+                known[name] = PerChannel(operation.most_off, operation.channel_dim)
+        return ByLayer(_by_call(self.reads, known), _by_call(self.adds, known))
+
+
+NOWHERE = PerChannel(torch.zeros(1), 0)
+"""What is rounded from real numbers is what float32 makes of them."""
+
+
+def _by_call(calls: list[tuple[str, str]], of_operations: Mapping[str, Known]) -> dict[str, list[Known]]:
+    result: dict[str, list[Known]] = {}
+    for layer, operation in calls:
+        result.setdefault(layer, []).append(of_operations[operation])
+    return result

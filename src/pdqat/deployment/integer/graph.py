@@ -1,86 +1,86 @@
-"""What all writers read off a network: its graph, the functions of single numbers in it, its quantisers' codes."""
+"""What all writers read off a graph: its functions of single numbers, its additions, its quantisers' codes."""
 
-import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, fx, nn
 
+from pdqat.deployment.integer.functions import IN_PLACE_OPERATORS, function_name, raw_name
+from pdqat.deployment.integer.names import OUTPUT
 from pdqat.deployment.integer.operations import SUMMAND_ZERO, Clip
 from pdqat.errors import InputError
-from pdqat.layers.layer import PrecisionLayer
-from pdqat.layers.norm import PrecisionNorm
 from pdqat.quantizers import DoReFaActivation, Quantizer
 
 WITHOUT_EFFECT = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 """In evaluation."""
-DROPOUTS = (F.dropout, F.dropout1d, F.dropout2d, F.dropout3d)
+DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout")
 
 
-class _Tracer(fx.Tracer):
-    """Keeps layers and norms in one piece."""
+def output_names(graph: fx.Graph) -> list[str]:
+    """What a file of the graph calls its outputs."""
+    made = graph.output_node().args[0]
+    return list(made) if isinstance(made, dict) else [OUTPUT]
 
-    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        return isinstance(m, PrecisionLayer | PrecisionNorm) or super().is_leaf_module(m, module_qualified_name)
 
-
-def traced(model: nn.Module) -> fx.Graph:
-    """The model's graph, with layers and norms as calls of modules, and its one input."""
-    try:
-        graph = _Tracer().trace(model)
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"can't follow the model's graph: {reason}") from error
-    inputs = [node for node in graph.nodes if node.op == "placeholder"]
-    for node in inputs:
-        if not node.users:
-            graph.erase_node(node)
-    read = [str(node.target) for node in inputs if node.users]
-    if len(read) > 1:
-        raise InputError(f"a model with several inputs can't be exported: it also reads {read[1]}")
-    return graph
+def changes_in_place(node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
+    """Whether a call writes its result into what it is given."""
+    if node.op == "call_module":
+        return bool(getattr(modules[str(node.target)], "inplace", False))
+    if node.op not in ("call_function", "call_method"):
+        return False
+    name = raw_name(node)
+    in_place = name in IN_PLACE_OPERATORS or (name.endswith("_") and not name.endswith("__"))
+    return in_place or bool(node.kwargs.get("inplace", False))
 
 
 def is_without_effect(node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
     """Whether a call gives back what it is given, in evaluation."""
     if node.op == "call_module":
         return isinstance(modules.get(str(node.target)), WITHOUT_EFFECT)
-    if node.op == "call_function" and node.target in DROPOUTS:
+    if node.op == "call_function" and function_name(node) in DROPOUTS:
         return not node.kwargs.get("training", node.args[2] if len(node.args) > 2 else True)
     return node.op == "call_method" and node.target == "contiguous"
 
 
 def function_of_numbers(node: fx.Node, modules: Mapping[str, nn.Module]) -> Clip | None:
     """ReLU and clips, as modules and as functions."""
-    module = modules.get(str(node.target)) if node.op == "call_module" else None
-    if node.op == "call_module" and not isinstance(module, nn.ReLU | nn.Hardtanh):
+    if node.op == "call_module":
+        module = modules.get(str(node.target))
+        if isinstance(module, nn.Hardtanh):  # and ReLU6
+            return Clip(module.min_val, module.max_val)
+        return Clip(0.0, None) if isinstance(module, nn.ReLU) else None
+    if node.op not in ("call_function", "call_method"):
         return None
-    if getattr(module, "inplace", False) or str(node.target) in ("relu_", "clamp_"):
-        _check_only_user(node)
-    if isinstance(module, nn.ReLU) or node.target in (torch.relu, F.relu, "relu", "relu_"):
+    name = function_name(node)
+    if name == "relu":
         return Clip(0.0, None)
-    if isinstance(module, nn.Hardtanh):  # and ReLU6
-        return Clip(module.min_val, module.max_val)
-    if node.target in (torch.clamp, torch.clip, "clamp", "clip", "clamp_"):
-        limits = dict(zip(("min", "max"), node.args[1:], strict=False)) | node.kwargs
-        ends = [limits.get(name) for name in ("min", "max")]
-        if all(end is None or isinstance(end, int | float) for end in ends):
-            return Clip(*(None if end is None else float(end) for end in ends))  # type: ignore[arg-type]
-    return None
+    if name == "relu6":
+        return Clip(0.0, 6.0)
+    if name not in _LIMITS:
+        return None
+    given = dict(zip(_LIMITS[name], node.args[1:], strict=False)) | node.kwargs
+    defaults = (-1.0, 1.0) if name == "hardtanh" else (None, None)
+    ends = [given.get(end, given.get(f"{end}_val", usual)) for end, usual in zip(("min", "max"), defaults, strict=True)]
+    if not all(end is None or isinstance(end, int | float) for end in ends):
+        return None
+    return Clip(*(None if end is None else float(end) for end in ends))  # type: ignore[arg-type]
 
 
-def _check_only_user(node: fx.Node) -> None:
-    if len(node.all_input_nodes[0].users) > 1:
-        raise InputError(f"{node.target} changes its input in place, which others read too: it can't be exported")
+_LIMITS = {
+    "clamp": ("min", "max"),
+    "clamp_min": ("min",),
+    "clamp_max": ("max",),
+    "hardtanh": ("min_val", "max_val"),
+}
+"""What functions call their limits."""
 
 
 def is_addition(node: fx.Node) -> bool:
     """Of two terms, in any of torch's forms."""
-    plain = len(node.args) == 2 and not node.kwargs and node.op != "call_module"
-    return plain and node.target in (operator.add, operator.iadd, torch.add, "add", "add_")
+    if node.op not in ("call_function", "call_method") or len(node.args) != 2 or node.kwargs:
+        return False
+    return function_name(node) == "add"
 
 
 @dataclass
@@ -120,28 +120,3 @@ def codes_of(quantizer: Quantizer, bits: int, name: str, is_summand: bool = Fals
     return Codes(
         low, high, factor, step, value, is_summand, middle == 0, lambda values: quantizer.codes(values, bits).integers
     )
-
-
-def check_padding(name: str, layer: Any) -> None:
-    """Zeros are the only padding that a file can have."""
-    if getattr(layer, "padding_mode", "zeros") != "zeros":
-        raise InputError(f"layer {name} can't be exported: its padding mode is {layer.padding_mode!r}, not zeros")
-
-
-def convolution(name: str, layer: Any) -> dict[str, Any]:
-    """Stride, padding, dilation and groups in numbers; empty for a linear layer."""
-    if layer.weight.dim() == 2:
-        return {}
-    padding = padding_of(name, layer)
-    return {"stride": layer.stride, "padding": padding, "dilation": layer.dilation, "groups": layer.groups}
-
-
-def padding_of(name: str, layer: Any) -> tuple[int, ...]:
-    """In numbers."""
-    if layer.padding == "valid":
-        return (0,) * len(layer.kernel_size)
-    if layer.padding == "same":
-        if any(size % 2 == 0 for size in layer.kernel_size):
-            raise InputError(f"layer {name} can't be exported: padding 'same' with an even kernel is uneven")
-        return tuple(d * (size - 1) // 2 for d, size in zip(layer.dilation, layer.kernel_size, strict=True))
-    return tuple(layer.padding)

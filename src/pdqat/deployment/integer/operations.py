@@ -12,7 +12,10 @@ from torch import Tensor, nn
 
 SUMMAND_ZERO = 128
 """The zero point with which summands are stored in unsigned bytes."""
+LARGEST_EXACT = 2**24
+"""Up to here float32 holds every whole number."""
 _CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
+_TRANSPOSED = {3: F.conv_transpose1d, 4: F.conv_transpose2d, 5: F.conv_transpose3d}
 
 
 def rounded(values: Tensor, low: int, high: int) -> Tensor:
@@ -20,9 +23,11 @@ def rounded(values: Tensor, low: int, high: int) -> Tensor:
     return torch.round(values).clamp(low, high).to(torch.int32)
 
 
-def per_channel(vector: Tensor, like: Tensor) -> Tensor:
-    """A number for each channel, shaped to meet a tensor whose dimension 1 is the channels."""
-    return vector.view(1, -1, *[1] * (like.dim() - 2))
+def per_channel(vector: Tensor, like: Tensor, dim: int = 1) -> Tensor:
+    """A number for each channel, shaped to meet a tensor that has its channels in a dimension."""
+    shape = [1] * like.dim()
+    shape[dim] = -1
+    return vector.view(shape)
 
 
 class IntegerProduct(nn.Module):
@@ -34,9 +39,19 @@ class IntegerProduct(nn.Module):
         super().__init__()
         self.register_buffer("weight", weight.to(torch.int8))
         self.convolution = convolution
-        """Stride, padding, dilation and groups; empty for a linear layer."""
+        """Stride, padding, dilation and groups; empty for a linear layer, with output_padding if it is transposed."""
         self.signed = signed
         """Whether a file stores the weights as signed bytes."""
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether it is a transposed convolution."""
+        return "output_padding" in self.convolution
+
+    @property
+    def channel_dim(self) -> int:
+        """Which dimension of the output is its channels: the last one of a linear layer's."""
+        return -1 if self.weight.dim() == 2 else 1
 
     def accumulate(self, codes: Tensor) -> Tensor:
         """The sums of products, whole numbers in float64."""
@@ -46,7 +61,14 @@ class IntegerProduct(nn.Module):
         """The convolution or product with any weight of the same shape."""
         if weight.dim() == 2:
             return F.linear(codes, weight)
+        if self.is_transposed:
+            return _TRANSPOSED[weight.dim()](codes, self.inputs_first(weight), **self.convolution)
         return _CONVOLUTIONS[weight.dim()](codes, weight, **self.convolution)
+
+    def inputs_first(self, weight: Tensor) -> Tensor:
+        """A transposed convolution's weight as torch and files have it: input channels first, group by group."""
+        apart = weight.view(self.convolution["groups"], -1, *weight.shape[1:]).transpose(1, 2)
+        return apart.flatten(0, 1).contiguous()
 
 
 class RequantizedProduct(IntegerProduct):
@@ -87,8 +109,8 @@ class RequantizedProduct(IntegerProduct):
 
     def requantize(self, total: Tensor) -> Tensor:
         """The codes of sums of products."""
-        total = (total + per_channel(self.offset, total)).float() * per_channel(self.multiplier, total)
-        return rounded(total, self.low, self.high)
+        offset, multiplier = (per_channel(vector, total, self.channel_dim) for vector in (self.offset, self.multiplier))
+        return rounded((total + offset).float() * multiplier, self.low, self.high)
 
 
 class ProductSums(IntegerProduct):
@@ -113,7 +135,8 @@ class RealProduct(IntegerProduct):
     def forward(self, codes: Tensor) -> Tensor:
         """The output in float32."""
         total = self.accumulate(codes).float()
-        return total * per_channel(self.scale, total) + per_channel(self.bias, total)
+        scale, bias = (per_channel(vector, total, self.channel_dim) for vector in (self.scale, self.bias))
+        return total * scale + bias
 
 
 class SumsToCodes(nn.Module):
@@ -138,6 +161,7 @@ class SumsToCodes(nn.Module):
         low: int,
         high: int,
         is_summand: bool,
+        channel_dim: int = 1,
     ) -> None:
         super().__init__()
         self.register_buffer("scale", scale)
@@ -146,11 +170,12 @@ class SumsToCodes(nn.Module):
         self.register_buffer("most_off", most_off)
         self.above, self.low, self.high = above, low, high
         self.is_summand = is_summand
+        self.channel_dim = channel_dim
 
     def forward(self, sums: Tensor) -> Tensor:
         """The codes that the next layer reads."""
-        line = (sums + self.above).float() * per_channel(self.scale, sums) + per_channel(self.shift, sums)
-        return rounded(line, self.low, self.high)
+        scale, shift = (per_channel(vector, sums, self.channel_dim) for vector in (self.scale, self.shift))
+        return rounded((sums + self.above).float() * scale + shift, self.low, self.high)
 
 
 class ToCodes(nn.Module):
@@ -176,6 +201,24 @@ class ToReal(nn.Module):
     def forward(self, codes: Tensor) -> Tensor:
         """In float32."""
         return codes.float() * self.step
+
+
+class LookUp(nn.Module):
+    """Indices in, rows of a table out: whole numbers, times the scale of the table or of their row."""
+
+    table: Tensor
+    scale: Tensor
+
+    def __init__(self, table: Tensor, scale: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("table", table.to(torch.int8))
+        self.register_buffer("scale", scale)
+        """One number, or one for every row."""
+
+    def forward(self, indices: Tensor) -> Tensor:
+        """The rows in float32."""
+        scale = self.scale if self.scale.dim() == 0 else self.scale[indices].unsqueeze(-1)
+        return F.embedding(indices, self.table).float() * scale
 
 
 class ScaleShift(nn.Module):

@@ -1,0 +1,172 @@
+"""Programs: what torch.export sees of a forward, as a graph in which every layer and norm is one call of its module."""
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.export.graph_signature import InputKind, OutputKind
+
+from pdqat.deployment.following.calls import like, outputs_of, tensors_of
+from pdqat.deployment.following.cleaning import cleaned, is_left_out
+from pdqat.deployment.integer.layers import Operation
+from pdqat.deployment.integer.names import OWN_NAME
+from pdqat.errors import InputError
+from pdqat.layers import Network
+from pdqat.layers.layer import PrecisionLayer
+from pdqat.layers.norm import PrecisionNorm
+from pdqat.layers.own_forward import OwnForward
+
+PREFIX = "net.model."
+"""Of the model's names in a program."""
+
+
+@torch.library.custom_op("pdqat::layer", mutates_args=())
+def _layer(input: Tensor, made: Tensor, name: str) -> Tensor:  # noqa: A002, ARG001 - what a graph is to show
+    """Stands for a layer or norm; what it makes has the shape of `made`."""
+    return made.clone()
+
+
+@_layer.register_fake
+def _(input: Tensor, made: Tensor, name: str) -> Tensor:  # noqa: A002, ARG001
+    return torch.empty_like(made)
+
+
+class _Called(nn.Module):
+    """A network called with its inputs one by one, which returns the tensors of its output one by one."""
+
+    def __init__(self, net: Network, inputs: Any, names: list[str]) -> None:
+        super().__init__()
+        self.net = net
+        self._inputs, self._names = inputs, names
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        outputs = outputs_of(self.net, like(self._inputs, tensors))
+        self._names[:] = outputs
+        return tuple(outputs.values())
+
+
+def program_of(net: Network, inputs: Any, given: Sequence[str]) -> fx.GraphModule:
+    """The graph of a network in evaluation mode, for any number of samples; inputs get the names that are given."""
+    outputs: list[str] = []
+    called, tensors = _Called(net, inputs, outputs), tuple(tensors_of(inputs))
+    batch = torch.export.Dim("batch")
+    sizes = (tuple({0: batch} for _ in tensors),)
+    try:
+        with net.state.standing_in(_stand_in), warnings.catch_warnings(action="ignore"):  # torch's, about itself
+            program = torch.export.export(called, tensors, dynamic_shapes=sizes, strict=False)
+            if any(_is_mutable(node) and _in_new_memory(node) is None for node in program.graph.nodes):
+                program = program.run_decompositions({})  # which takes torch longer than all else
+    except InputError:
+        raise
+    except Exception as error:  # it raises many kinds
+        raise InputError(f"can't follow the model's graph: {_reason(error)}") from error
+    return _Rewriting(net, program, given, outputs).module()
+
+
+def _stand_in(module: Any, given: Tensor) -> Tensor:
+    """A layer or norm as one operation, and what it takes to know its shape."""
+    made = module._operate(given, module.rows, None) if isinstance(module, PrecisionLayer) else given
+    result: Tensor = _layer(given, made, module.name)
+    return result
+
+
+class _Rewriting:
+    """A program's graph, written again as calls of modules, functions and constants."""
+
+    def __init__(
+        self, net: Network, program: torch.export.ExportedProgram, given: Sequence[str], outputs: Sequence[str]
+    ) -> None:
+        self._modules = {
+            module.name: module for module in net.model.modules() if isinstance(module, PrecisionLayer | PrecisionNorm)
+        }
+        self._program, self._given, self._outputs = program, iter(given), outputs
+        self._graph = fx.Graph()
+        self._root: dict[str, Any] = {}
+        self._made: dict[fx.Node, Any] = {}
+        self._kinds = {spec.arg.name: spec for spec in program.graph_signature.input_specs}
+
+    def module(self) -> fx.GraphModule:
+        """All of it."""
+        for node in self._program.graph.nodes:
+            if node.op == "output":
+                self._output(node)
+            elif not is_left_out(node):
+                self._made[node] = self._written(node)
+        return cleaned(fx.GraphModule(self._root, self._graph))
+
+    def _written(self, node: fx.Node) -> fx.Node:
+        if node.op == "placeholder":
+            return self._input(node)
+        if node.op == "get_attr":
+            return self._constant(node.name, getattr(self._program.graph_module, str(node.target)))
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda source: self._made[source])
+        if node.target is torch.ops.pdqat.layer.default:
+            name = str(args[2])
+            module = self._modules[name]
+            self._root[name] = Operation(module) if isinstance(module, OwnForward) else module
+            made = self._graph.call_module(name, (args[0],))
+        elif node.target is torch.ops.aten.sym_size.int:
+            made = self._graph.call_method("size", args)
+        else:
+            target = _in_new_memory(node) if _is_mutable(node) else node.target
+            made = self._graph.create_node(node.op, target, args, kwargs, node.name)
+        made.meta = {OWN_NAME: _owner(node), "val": node.meta.get("val")}
+        return made
+
+    def _input(self, node: fx.Node) -> fx.Node:
+        spec = self._kinds[node.name]
+        if spec.kind is InputKind.USER_INPUT:
+            made = self._graph.placeholder(next(self._given))
+            made.meta = {"val": node.meta.get("val")}
+            return made
+        held = self._program.state_dict | self._program.constants
+        assert spec.target is not None
+        return self._constant(node.name, held[spec.target])
+
+    def _constant(self, name: str, value: Any) -> fx.Node:
+        self._root[name] = value.detach() if isinstance(value, Tensor) else value
+        made = self._graph.get_attr(name)
+        made.meta = {"val": value}
+        return made
+
+    def _output(self, node: fx.Node) -> None:
+        specs = self._program.graph_signature.output_specs
+        results = [
+            self._made[result]
+            for result, spec in zip(node.args[0], specs, strict=True)  # type: ignore[arg-type]
+            if spec.kind is OutputKind.USER_OUTPUT
+        ]
+        self._graph.output(results[0] if len(results) == 1 else dict(zip(self._outputs, results, strict=True)))
+
+
+def _is_mutable(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def _in_new_memory(node: fx.Node) -> Any:
+    """The same operation in new memory, where one in place changes what nobody else reads; else None."""
+    source, target = node.args[0], node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    packet = getattr(torch.ops.aten, target.overloadpacket.__name__.removesuffix("_"), None)
+    if not isinstance(source, fx.Node) or source.op != "call_function" or len(source.users) > 1:
+        return None
+    is_view = any(result.alias_info is not None for result in source.target._schema.returns)  # type: ignore[union-attr]
+    if is_view and not (_is_mutable(source) and _in_new_memory(source) is not None):
+        return None
+    return getattr(packet, target._overloadname, None)
+
+
+def _owner(node: fx.Node) -> str:
+    """The module in which an operation is called, and the operation."""
+    stack = list(node.meta.get("nn_module_stack", {}).values())
+    path = str(stack[-1][0]).removeprefix(PREFIX.rstrip(".")).lstrip(".") if stack else ""
+    return path or node.name
+
+
+def _reason(error: Exception) -> str:
+    """What torch has to say, in one line: it puts what the model did behind it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
