@@ -1,15 +1,13 @@
 """How much of the simulated model the integer reference is: the part of each layer's codes that both have in common."""
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
 from pdqat.deployment.deployable import Deployable
-from pdqat.deployment.integer.frozen import LayerCodes
-from pdqat.layers import Network
+from pdqat.deployment.integer.layers import layer_or_norm
 from pdqat.layers.distances import precise
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
@@ -49,9 +47,11 @@ class LayerAgreement:
         frozen, samples = self._model.frozen, self._model.samples(inputs)
         reference = Recording(frozen.module, {operation for _, operation in (*frozen.reads, *frozen.adds)})
         reference.run(*samples.read.values())
-        simulated = codes_read(self._model.net, self._model.plan, set(self._count), samples.inputs)
+        simulated = _CodesRead(self._model.followed.module, self._model.plan, self._count)
+        with self._model.net.under(self._model.plan):
+            simulated.run(*samples.read.values())
         for layer, calls in frozen.by_layer(reference.codes).read.items():
-            for made, wanted in zip(calls, simulated[layer], strict=True):
+            for made, wanted in zip(calls, simulated.codes[layer], strict=True):
                 self._count[layer] += made.numel()
                 self._equal[layer] += int((made == wanted).sum())
 
@@ -61,24 +61,21 @@ class LayerAgreement:
         return {layer: self._equal[layer] / count for layer, count in self._count.items() if count}
 
 
-def codes_read(net: Network, plan: BitPlan, layers: set[str], inputs: Any) -> Mapping[str, list[Tensor]]:
-    """What layers of the simulated model read, call by call."""
-    codes = LayerCodes(read={name: [] for name in layers}).read
+class _CodesRead(fx.Interpreter):
+    """The simulated model; keeps the codes that some layers read, call by call."""
 
-    def keep(name: str, layer: PrecisionLayer, read: Tensor) -> None:
-        view, bits = layer.views[plan.name], plan[name].activation
-        assert isinstance(view, LayerQuantizers)
-        assert bits is not None
-        codes[name].append(view.activation.codes(precise(read), bits).integers)
+    def __init__(self, followed: fx.GraphModule, plan: BitPlan, layers: Iterable[str]) -> None:
+        super().__init__(followed)
+        self._plan = plan
+        self.codes: dict[str, list[Tensor]] = {name: [] for name in layers}
 
-    with ExitStack() as hooks, net.under(plan):
-        for name in layers:
-            layer = net.model.get_submodule(name)
-            hooks.enter_context(
-                layer.register_forward_pre_hook(
-                    lambda module, args, kwargs, name=name: keep(name, module, *args, *kwargs.values()),
-                    with_kwargs=True,
-                )
-            )
-        net.call(inputs)
-    return codes
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A layer, or anything else."""
+        layer = layer_or_norm(self.fetch_attr(str(target)))
+        if isinstance(layer, PrecisionLayer) and layer.name in self.codes:
+            view, bits = layer.views[self._plan.name], self._plan[layer.name].activation
+            assert isinstance(view, LayerQuantizers)
+            assert bits is not None
+            (read,) = (*args, *kwargs.values())
+            self.codes[layer.name].append(view.activation.codes(precise(read), bits).integers)
+        return super().call_module(target, args, kwargs)

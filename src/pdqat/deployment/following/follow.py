@@ -7,13 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from pdqat.deployment.following.calls import input_names, inputs_of, of_two_or_more, tensors_of
+from pdqat.batches import each_tensor
+from pdqat.deployment.following.calls import input_names, inputs_of, of_two_or_more, outputs_of, tensors_of
 from pdqat.deployment.following.program import program_of
 from pdqat.deployment.following.symbolic import symbolic_graph
-from pdqat.deployment.integer.names import INPUT, SHAPE
+from pdqat.deployment.integer.names import INPUT, OUTPUT, SHAPE
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.modes import evaluating
+
+NOISE = 1e-3
+"""How far a graph's numbers may be from the model's, as a part of the largest: sums have another order."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,33 @@ def follow(net: Network, example: Any) -> Followed:
     inputs = of_two_or_more(inputs_of(net, example))
     given = input_names(net, inputs)
     with evaluating(net), net.under(None):
-        module = symbolic_graph(net.model, given) or program_of(net, inputs, given)
-        read = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
-        names = [INPUT] if len(read) == 1 else read
-        followed = Followed(module, given, dict(zip(names, read, strict=True)))
-        _Shapes(module).run(*followed.read(inputs).values())
-    return followed
+        wanted = outputs_of(net, each_tensor(inputs, Tensor.clone))
+        for find in (symbolic_graph, program_of):
+            module = find(net, inputs, given)
+            followed = None if module is None else _named(module, given)
+            if followed is not None and _computes(followed, inputs, wanted):
+                return followed
+    raise InputError("can't follow the model's graph: what it shows computes other numbers than the model")
+
+
+def _named(module: fx.GraphModule, given: Sequence[str]) -> Followed:
+    read = [str(node.target) for node in module.graph.nodes if node.op == "placeholder"]
+    return Followed(module, given, dict(zip([INPUT] if len(read) == 1 else read, read, strict=True)))
+
+
+def _computes(followed: Followed, inputs: Any, wanted: Mapping[str, Tensor]) -> bool:
+    """Whether a graph makes these outputs: a symbolic one does not show that a tensor with two names is changed."""
+    made = _Shapes(followed.module).run(*(tensor.clone() for tensor in followed.read(inputs).values()))
+    named = made if isinstance(made, dict) else {OUTPUT: made}
+    if named.keys() != wanted.keys():
+        return False
+    return all(_is_close(named[name].double(), output.double()) for name, output in wanted.items())
+
+
+def _is_close(made: Tensor, wanted: Tensor) -> bool:
+    """Up to what the order of sums in float32 changes."""
+    largest = float(wanted.nan_to_num().abs().max()) if wanted.numel() else 0.0
+    return made.shape == wanted.shape and torch.allclose(made, wanted, rtol=0, atol=NOISE * largest, equal_nan=True)
 
 
 class _Shapes(fx.Interpreter):

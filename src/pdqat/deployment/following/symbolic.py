@@ -1,11 +1,13 @@
 """Symbolic tracing: a forward without control flow, whose modules and functions are kept as they are called."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import fx, nn
 
 from pdqat.deployment.following.vocabulary import is_written
 from pdqat.deployment.integer.graph import WITHOUT_EFFECT, changes_in_place, function_of_numbers, is_addition
+from pdqat.layers import Network
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.own_forward import OwnForward
@@ -18,9 +20,9 @@ class _Tracer(fx.Tracer):
         return isinstance(m, PrecisionLayer | PrecisionNorm) or super().is_leaf_module(m, module_qualified_name)
 
 
-def symbolic_graph(model: nn.Module, given: Sequence[str]) -> fx.GraphModule | None:
-    """The graph of a model that is given some of its inputs; None if torch or a file can't tell what it does."""
-    modules = dict(model.named_modules())
+def symbolic_graph(net: Network, _: Any, given: Sequence[str]) -> fx.GraphModule | None:
+    """The graph of a network's model that is given some of its inputs; None if torch can't tell what it does."""
+    model, modules = net.model, dict(net.model.named_modules())
     if any(isinstance(module, OwnForward) for module in modules.values()):
         return None
     try:
