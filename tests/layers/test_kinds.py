@@ -249,3 +249,61 @@ def test_a_copy_of_a_network_with_computed_weights_is_independent() -> None:
     low = copy.deepcopy(net).restore(plan="3-bit")
     assert not hasattr(low.middle, "parametrizations")
     torch.testing.assert_close(net.restore()(x), plain(x), rtol=0, atol=0)
+
+
+class Standardised(nn.Conv2d):
+    """Computes with a weight that it makes of its own."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+        weight = (self.weight - self.weight.mean()) / self.weight.std()
+        return F.conv2d(input, weight, self.bias, self.stride, self.padding)
+
+
+class WithoutChange(nn.Conv2d):
+    """Adds to its weight what is 0 before training, as adapters do."""
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+        return F.conv2d(input, self.weight + torch.zeros_like(self.weight), self.bias)
+
+
+class Adapted(nn.Conv2d):
+    """Has a second weight beside its own."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.other = nn.Parameter(torch.rand_like(self.weight))
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+        return super().forward(input) + F.conv2d(input, self.other, self.bias)
+
+
+class WithChild(nn.Conv2d):
+    """Has another layer beside its own operation."""
+
+    def __init__(self, *sizes: int) -> None:
+        super().__init__(*sizes)
+        self.beside = nn.Conv2d(*sizes)
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002
+        return super().forward(input) + self.beside(input)
+
+
+@pytest.mark.parametrize("kind", [Standardised, WithoutChange, Adapted, WithChild])
+def test_a_forward_that_is_more_than_one_call_on_the_own_weight_is_left_alone(kind: type[nn.Conv2d]) -> None:
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), kind(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1)).eval()
+    x = torch.rand(4, 2, 8, 8)
+    expected = model(x)
+    net = prepare(model, x, bits=4)
+    assert "on its weight and bias" in net.left_alone["1"]
+    assert torch.equal(net(x), expected)
+
+
+def test_an_own_forward_with_a_computed_weight_is_quantised() -> None:
+    plain = nn.Sequential(
+        nn.Conv2d(2, 4, 3), parametrizations.weight_norm(SamePadding(4, 4, 3)), nn.ReLU(), nn.Conv2d(4, 2, 1)
+    )
+    x = torch.rand(4, 2, 8, 8)
+    expected = plain(x)
+    net = prepare(plain, x, bits=4)
+    assert list(net.layers) == ["1"]
+    assert torch.equal(net(x), expected)

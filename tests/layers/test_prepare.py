@@ -221,7 +221,8 @@ def test_layers_that_are_none_of_ours_are_named_with_the_reason() -> None:
     net = prepare(Mixed(), X)
     assert net.left_alone == {
         "": "Mixed is not a kind of layer that pdqat quantises",
-        "scaled": "Twice is a subclass whose forward does not end in one call of torch's function",
+        "scaled": "Twice is a subclass whose forward is not one call of torch's function on its weight and bias; "
+        "compute a changed weight by torch.nn.utils.parametrize to have it quantised",
         "bilinear": "Bilinear is not a kind of layer that pdqat quantises",
         "unused": "not called with the example input",
         "first": FIRST,

@@ -44,7 +44,7 @@ class Candidates:
         result = cls()
         packed: tuple[str, ...] = ()
         for name, module in model.named_modules():
-            if name.startswith(packed) and packed:
+            if name.startswith(packed):
                 continue
             if isinstance(module, nn.MultiheadAttention) and (reason := why_not_split(module)) is not None:
                 result.left_alone[name] = f"{reason}; use separate nn.Linear layers to have them quantised"
@@ -92,9 +92,13 @@ class Candidates:
     def settle(self, seen: Trace) -> None:
         """Leave alone what the trace showed to be out of reach."""
         for name in list(self.kinds):
-            if name in self.own_forward and name in seen.called and not _ends_in_one(seen, name, self.modules[name]):
+            if name in self.own_forward and name in seen.called and not _ends_in_one(seen, name):
                 plain = type(self.modules[name]).__name__
-                self.drop(name, f"{plain} is a subclass whose forward does not end in one call of torch's function")
+                self.drop(
+                    name,
+                    f"{plain} is a subclass whose forward is not one call of torch's function on its weight and bias; "
+                    "compute a changed weight by torch.nn.utils.parametrize to have it quantised",
+                )
             elif name not in seen.calls:
                 self.drop(name, "not called with the example input")
         for name, functions in seen.strays.items():
@@ -105,10 +109,9 @@ class Candidates:
                 )
 
 
-def _ends_in_one(seen: Trace, name: str, module: nn.Module) -> bool:
-    """Whether every forward of a layer calls the same function, with its bias if it has one."""
-    operations = seen.operations.get(name, ())
-    return len(operations) == 1 and operations[0].biased == (module.bias is not None)
+def _ends_in_one(seen: Trace, name: str) -> bool:
+    """Whether every forward of a layer calls the same function on its weight and bias, and no other one."""
+    return len(seen.operations.get(name, ())) == 1 and name not in seen.strays
 
 
 def plans_for(
@@ -163,6 +166,7 @@ def _ends(seen: Trace, layers: Sequence[str]) -> dict[str, str]:
     ends = dict.fromkeys(seen.without_effect, "without an effect on the output that is compared")
     ends |= dict.fromkeys(seen.last, "last layer")
     ends |= dict.fromkeys(seen.first, "first layer")
+    ends |= dict.fromkeys(seen.hidden, "computed under torch.no_grad, which hides what it reads and what reads it")
     return {name: ends[name] for name in layers if name in ends}
 
 

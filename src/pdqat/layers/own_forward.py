@@ -1,7 +1,8 @@
 """Subclasses of torch's layers with a forward of their own that ends in the layer's operation.
 
 Such a forward pads its input, say, and then calls F.conv2d with its weight. When the layer is precision-aware its own
-forward runs as ever, and that one call is the precision-aware operation instead.
+forward runs as ever, and that one call is the precision-aware operation instead. So it must be the only one: a forward
+that changes its weight before, or has other layers in it, is left alone.
 """
 
 from collections.abc import Callable
@@ -34,7 +35,6 @@ class Operation:
     function: Callable[..., Tensor]
     args: tuple[Any, ...]
     kwargs: tuple[tuple[str, Any], ...]
-    biased: bool
 
     def __call__(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:  # noqa: A002 - torch's name
         """Compute it."""
@@ -48,6 +48,7 @@ class Call:
     operation: Operation
     input: Tensor
     weight: Tensor
+    bias: Tensor | None
 
     @classmethod
     def of(cls, function: Callable[..., Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> "Call":
@@ -55,8 +56,12 @@ class Call:
         named = dict(zip(("input", "weight", "bias"), args, strict=False))
         rest = {key: value for key, value in kwargs.items() if key not in ("input", "weight", "bias")}
         named |= {key: kwargs[key] for key in ("input", "weight", "bias") if key in kwargs}
-        operation = Operation(function, tuple(args[3:]), tuple(rest.items()), named.get("bias") is not None)
-        return cls(operation, named["input"], named["weight"])
+        operation = Operation(function, tuple(args[3:]), tuple(rest.items()))
+        return cls(operation, named["input"], named["weight"], named.get("bias"))
+
+    def is_of(self, layer: nn.Module) -> bool:
+        """Whether it is on the layer's weight and bias themselves, not on something computed from them."""
+        return self.weight is layer.weight and self.bias is layer.bias
 
 
 class WatchOperations(TorchFunctionMode):

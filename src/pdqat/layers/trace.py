@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 from torch.utils.hooks import RemovableHandle
 
 from pdqat.errors import InputError
@@ -37,12 +38,15 @@ class Trace:
     """Layers whose output reaches the model's, and no other layer."""
     without_effect: set[str] = field(default_factory=set)
     """Layers whose output never reaches the tensor that is compared."""
+    hidden: set[str] = field(default_factory=set)
+    """Layers that the model computes under torch.no_grad: autograd's graph does not show what reads them."""
     operations: dict[str, list[Operation]] = field(default_factory=lambda: defaultdict(list))
-    """Layer with a forward of its own to the different operations that it ends in."""
+    """Layer with a forward of its own to the different operations on its own weight and bias that it ends in."""
     called: set[str] = field(default_factory=set)
     """All modules that were called."""
     strays: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Module to torch's functions that it calls on weights itself, such as F.linear, outside of any layer."""
+    """Module to torch's functions such as F.linear that it calls on weights itself, outside of any layer; a layer with
+    a forward of its own to those on other tensors than its weight and bias."""
     streams: list[frozenset[str]] = field(default_factory=list)
     """Layers and norms whose outputs are added up, directly or behind ReLU, clip at 0 and 1 or maximum pooling: those
     of one set add into the same sums. Sums with other terms are left out."""
@@ -85,7 +89,10 @@ def trace(
             result.readers[source.name].add(name)
         result.calls.append(name)
         calls.append(LayerCall(len(calls), name, reads=sources(given.grad_fn, made)))
-        made[output.grad_fn] = calls[-1]
+        if output.grad_fn is None:
+            result.hidden.add(name)
+        else:
+            made[output.grad_fn] = calls[-1]
 
     def after_norm(name: str, given: Tensor, output: Tensor) -> None:
         ends.append(given.grad_fn)
@@ -93,16 +100,20 @@ def trace(
         entering = tuple(term for term in terms if term.number not in at_a_norm)
         calls.append(LayerCall(len(calls), name, entering, sources(given.grad_fn, made)))
         at_a_norm.update(term.number for term in terms)
-        made[output.grad_fn] = calls[-1]
+        if output.grad_fn is not None:
+            made[output.grad_fn] = calls[-1]
 
     running: list[str] = []
 
     def after_operation(call: Call, output: Tensor) -> None:
         inside = running[-1] if running else ""
         layer = layers.get(inside)
-        if layer is None or layer.weight.shape != call.weight.shape:
+        for name in own_forward:
+            if name in running and not (name == inside and call.is_of(layers[name])):
+                result.strays[name].add(OPERATIONS[call.operation.function])
+        if layer is None:
             result.strays[inside].add(OPERATIONS[call.operation.function])
-        elif inside in own_forward:
+        elif inside in own_forward and call.is_of(layer):
             if call.operation not in result.operations[inside]:
                 result.operations[inside].append(call.operation)
             after_layer(inside, call.input, output)
@@ -114,6 +125,7 @@ def trace(
         _running(model, running, result.called),
         WatchOperations(after_operation),
         differentiable(model),
+        parametrize.cached(),  # so that a computed weight is the same tensor wherever it is asked for
     ):
         args, kwargs = interface.arguments(example)
         try:
