@@ -141,11 +141,17 @@ def test_a_layers_distance_is_the_mean_of_its_channels(distance: str) -> None:
         torch.testing.assert_close(distances[f"2-bit/layer/{layer}"][0], distances[f"2-bit/channel/{layer}"].mean())
 
 
+def test_the_tolerance_of_the_output_is_one_number() -> None:
+    with pytest.raises(InputError, match="the tolerance of the output is one number"):
+        OutputConstraint(tolerance={"*": 0.1})  # type: ignore[arg-type]
+
+
 def test_blocks_are_named_and_exist() -> None:
     net = small_net(2)
     plan = net.plans["2-bit"]
-    with pytest.raises(InputError, match="needs the names of the blocks"):
-        BlockConstraint()
+    for wrong_blocks in (5, "body", ()):
+        with pytest.raises(InputError, match="needs the names of the blocks in a list"):
+            BlockConstraint(blocks=wrong_blocks)  # type: ignore[arg-type]
     for wrong in ("boddy", "", "body.1", "stem"):
         with pytest.raises(InputError, match=f"block '{wrong}' is not a submodule with layers in it"):
             BlockConstraint(blocks=[wrong]).resolve(net, plan)

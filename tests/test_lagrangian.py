@@ -297,6 +297,16 @@ def test_multipliers_and_sums_are_at_least_float32(dtype: torch.dtype) -> None:
         ({"duals": Ascent}, r"duals is a dual rule such as Ascent\(rate=0.01\), not <class"),
         ({"layer_sample": 0.0}, "above 0 and at most 1, not 0.0"),
         ({"layer_sample": 1.01}, "above 0 and at most 1, not 1.01"),
+        ({"layer_sample": "all"}, "above 0 and at most 1, not 'all'"),
+        (
+            {"constraints": LayerConstraint()},
+            r"constraints is a list, such as \[LayerConstraint\(\)\], not LayerConstraint",
+        ),
+        ({"constraints": 5}, "constraints is a list"),
+        (
+            {"constraints": [LayerConstraint(tolerance={2: 0.1})]},  # type: ignore[dict-item]
+            "the tolerance for 2 is no text; layers are called by",
+        ),
         (
             {"constraints": [LayerConstraint(), LayerConstraint("squared")]},
             "several constraints called '2-bit/layer/2'",

@@ -81,6 +81,7 @@ def limited(batches: Batches, samples: int) -> Iterator[tuple[Any, Any]]:
 def pairs(batches: Batches) -> Iterator[tuple[Any, Any]]:
     """The batches, each checked to be (inputs, target)."""
     batch: Any
+    check_iterable(batches, "batches")
     for batch in batches:
         if not isinstance(batch, tuple | list):
             raise InputError(f"a batch must be a pair of inputs and target, not a {type(batch).__name__}")
@@ -91,10 +92,15 @@ def pairs(batches: Batches) -> Iterator[tuple[Any, Any]]:
         yield batch[0], batch[1]
 
 
-def check_repeatable(batches: Batches, name: str) -> None:
-    """Refuse what can be gone through once only: every epoch needs it anew."""
+def check_iterable(batches: Batches, name: str) -> None:
+    """Refuse what holds no batches."""
     if not isinstance(batches, Iterable):
         raise InputError(f"{name} must be an iterable of (inputs, target), such as a DataLoader, not {batches!r}")
+
+
+def check_repeatable(batches: Batches, name: str) -> None:
+    """Refuse what can be gone through once only: every epoch needs it anew."""
+    check_iterable(batches, name)
     if isinstance(batches, Iterator):
         raise InputError(
             f"{name} is a {type(batches).__name__}, which ends after one pass; give a list or a DataLoader, which can "

@@ -7,6 +7,13 @@ from pathlib import Path
 from pdqat.errors import InputError
 
 
+def as_path(given: object, what: str) -> Path:
+    """What names a file or folder, as a path."""
+    if not isinstance(given, str | os.PathLike):
+        raise InputError(f"{what} is named by text or a path, not {given!r}")
+    return Path(given)
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write to a temporary name, flush to disk, rename: at any moment the old or the new file is there, whole."""
     temporary = path.with_name(f".{path.name}.tmp")

@@ -87,6 +87,8 @@ class Lagrangian(nn.Module):
             raise InputError(f"a Lagrangian is of a prepared network, not of a {type(net).__name__}; use pdqat.prepare")
         if not callable(loss):
             raise InputError(f"the loss must be a function of (output, target), not {loss!r}")
+        if not isinstance(constraints, Sequence | None):
+            raise InputError(f"constraints is a list, such as [LayerConstraint()], not {constraints!r}")
         self.net = net
         self.loss = loss
         self.constraints = tuple((OutputConstraint(), LayerConstraint()) if constraints is None else constraints)
@@ -101,8 +103,8 @@ class Lagrangian(nn.Module):
             for constraint in self.constraints
         )
         self.gradient = choice(Gradient, gradient, "gradient")
-        if not 0 < layer_sample <= 1:
-            raise InputError(f"layer_sample is the part of a batch, above 0 and at most 1, not {layer_sample}")
+        if not (isinstance(layer_sample, float | int) and 0 < layer_sample <= 1):
+            raise InputError(f"layer_sample is the part of a batch, above 0 and at most 1, not {layer_sample!r}")
         self.layer_sample = layer_sample
         self._resolved = {
             plan.name: [(constraint, constraint.resolve(net, plan)) for constraint in self.constraints]

@@ -37,8 +37,10 @@ class Metric:
     higher_is_better: bool = True
 
     def __post_init__(self) -> None:
-        if not self.name.isidentifier() or self.name in KEYS:
+        if not (isinstance(self.name, str) and self.name.isidentifier()) or self.name in KEYS:
             raise InputError(f"a metric's name is a word other than {', '.join(KEYS)}, not {self.name!r}")
+        if not callable(self.of):
+            raise InputError(f"a metric is a function of (output, target), not {self.of!r}")
 
     def total(self, output: Any, target: Any, samples: int) -> Tensor:
         """The sum over the samples of a batch, in float64: counts stay whole numbers."""

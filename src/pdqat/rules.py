@@ -24,5 +24,7 @@ def check_all_match(rules: Iterable[str], names: Iterable[str], what: str) -> No
     """Refuse a rule that speaks of nothing: it is a typing mistake, and ignoring it would hide that."""
     names = list(names)
     for pattern in rules:
+        if not isinstance(pattern, str):
+            raise InputError(f"{what} {pattern!r} is no text; layers are called by text, such as {str(pattern)!r}")
         if pattern not in names and not any(fnmatchcase(name, pattern) for name in names):
             raise InputError(f"{what} {pattern!r} matches no layer; the layers are {', '.join(names) or 'none'}")

@@ -204,6 +204,9 @@ def made() -> Small:
         ),
         ({"exclude": ["*"]}, "all layers are excluded: there is none to choose a precision for"),
         ({"by": "taste"}, "unknown ranking 'taste'; choose one of dual, hessian"),
+        ({"exclude": "3"}, "exclude is a list of names or patterns, such as ['head'], not '3'"),
+        ({"exclude": 3}, "exclude is a list of names or patterns, such as ['head'], not 3"),
+        ({"pin": "3=8"}, "pin holds precisions by name or pattern, such as {'head': 8}, not '3=8'"),
         ({"samples": 0}, "samples must be a whole number from 1 upwards, not 0"),
     ],
 )

@@ -9,10 +9,11 @@ import numpy as np
 import onnx
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from deployed_networks import images, labelled, residual, small_preresnet, trained_like
-from pdqat import BitPlan, InputError, Network, Precision, prepare
+from pdqat import BitPlan, InputError, Lagrangian, Network, Precision, prepare
 from pdqat.deployment import runtimes
 from pdqat.deployment.export import export, verify_file, write_float
 from pdqat.deployment.report import ExportReport, describe
@@ -215,6 +216,20 @@ def test_several_plans_must_be_named(tmp_path: Path) -> None:
         export(net, path, images(2), check=check, plan=BitPlan("2-bit", {"2": Precision(3, 3)}))
     for plan in ("4-bit", net.plans["2-bit"]):
         assert export(net, path, images(2), check=check, plan=plan).verified[0].choices is None
+
+
+def test_what_is_no_network_no_file_and_no_input_of_it_is_refused(net: Network, tmp_path: Path) -> None:
+    path, check = tmp_path / "model.onnx", [(images(8), torch.zeros(8))]
+    with pytest.raises(InputError, match=r"a prepared network is exported, such as problem.net, not a Lagrangian"):
+        export(Lagrangian(net, F.cross_entropy), path, images(2), check=check)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the file is named by text or a path, not None"):
+        export(net, None, images(2), check=check)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"the model can't process the example input \(shape \(2, 3, 3\)\)"):
+        export(net, path, images(2)[:, :, 0, :3], check=check)
+    with pytest.raises(InputError, match=r"batches must be an iterable of \(inputs, target\)"):
+        export(net, path, images(2), check=5)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="a batch must be a pair of inputs and target, not a Tensor"):
+        export(net, path, images(2), check=images(8))
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,9 @@ def test_inputs_may_have_names(tmp_path: Path) -> None:
         ((torch.rand(4, 6), torch.rand(3, 8)), "must have as many samples each, not 4, 3"),
         ((torch.rand(4, 6), 1.0), "a file reads tensors of samples, not a float"),
         ((torch.rand(4, 6), torch.tensor(1.0)), "a file reads tensors of samples, not a single number"),
+        (None, "a file reads tensors of samples, not a NoneType"),
+        ((), "a file reads tensors of samples, not a tuple"),
+        ((torch.rand(0, 6), torch.rand(0, 8)), "a file reads tensors of samples, not an empty tensor"),
         ({"x": torch.rand(4, 6)}, "the network was prepared with inputs without names; it can't read a dict"),
     ],
 )
@@ -228,7 +231,7 @@ def test_transposed_convolutions_are_exact(tmp_path: Path) -> None:
 class Padded(nn.Conv2d):
     """A convolution that pads by itself."""
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor) -> Tensor:
         return F.conv2d(F.pad(x, (0, 1, 0, 1)), self.weight, self.bias, self.stride, groups=self.groups)
 
 

@@ -251,7 +251,14 @@ def test_a_copy_of_a_network_with_computed_weights_is_independent() -> None:
     torch.testing.assert_close(net.restore()(x), plain(x), rtol=0, atol=0)
 
 
-class Standardised(nn.Conv2d):
+class Own(nn.Conv2d):
+    """What has a forward of its own below."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 4, 3)
+
+
+class Standardised(Own):
     """Computes with a weight that it makes of its own."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
@@ -259,38 +266,39 @@ class Standardised(nn.Conv2d):
         return F.conv2d(input, weight, self.bias, self.stride, self.padding)
 
 
-class WithoutChange(nn.Conv2d):
+class WithoutChange(Own):
     """Adds to its weight what is 0 before training, as adapters do."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
         return F.conv2d(input, self.weight + torch.zeros_like(self.weight), self.bias)
 
 
-class Adapted(nn.Conv2d):
+class Adapted(Own):
     """Has a second weight beside its own."""
 
-    def __init__(self, *sizes: int) -> None:
-        super().__init__(*sizes)
+    def __init__(self) -> None:
+        super().__init__()
         self.other = nn.Parameter(torch.rand_like(self.weight))
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
         return super().forward(input) + F.conv2d(input, self.other, self.bias)
 
 
-class WithChild(nn.Conv2d):
+class WithChild(Own):
     """Has another layer beside its own operation."""
 
-    def __init__(self, *sizes: int) -> None:
-        super().__init__(*sizes)
-        self.beside = nn.Conv2d(*sizes)
+    def __init__(self) -> None:
+        super().__init__()
+        self.beside = nn.Conv2d(4, 4, 3)
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002
-        return super().forward(input) + self.beside(input)
+        both: Tensor = super().forward(input) + self.beside(input)
+        return both
 
 
 @pytest.mark.parametrize("kind", [Standardised, WithoutChange, Adapted, WithChild])
-def test_a_forward_that_is_more_than_one_call_on_the_own_weight_is_left_alone(kind: type[nn.Conv2d]) -> None:
-    model = nn.Sequential(nn.Conv2d(2, 4, 3), kind(4, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1)).eval()
+def test_a_forward_that_is_more_than_one_call_on_the_own_weight_is_left_alone(kind: Callable[[], nn.Module]) -> None:
+    model = nn.Sequential(nn.Conv2d(2, 4, 3), kind(), nn.ReLU(), nn.Conv2d(4, 4, 1), nn.Conv2d(4, 2, 1)).eval()
     x = torch.rand(4, 2, 8, 8)
     expected = model(x)
     net = prepare(model, x, bits=4)

@@ -167,6 +167,13 @@ def test_a_prepared_model_is_not_prepared_again() -> None:
     assert prepare(net.restore(), X, 4).plans.keys() == {"4-bit"}
 
 
+def test_layer_rules_are_by_name() -> None:
+    with pytest.raises(InputError, match=r"layers are precisions by name or pattern, such as .*, not \['2'\]"):
+        prepare(chain(3), X, layers=["2"])  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="the layer rule 2 is no text; layers are called by text, such as '2'"):
+        prepare(chain(3), X, layers={2: 8})  # type: ignore[dict-item]
+
+
 def test_a_model_must_return_one_tensor() -> None:
     class Pair(nn.Module):
         def __init__(self) -> None:

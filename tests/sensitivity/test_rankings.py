@@ -272,6 +272,12 @@ def test_what_can_not_be_ranked_by_is_said_in_one_sentence() -> None:
         rank(made.problem, made.batches, by="taste")
     with pytest.raises(InputError, match="there is no sample to judge layers by: the batches are empty"):
         rank(made.problem, [])
+    with pytest.raises(InputError, match="samples must be a whole number from 1 upwards, not 'all'"):
+        rank(made.problem, made.batches, samples="all")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"batches must be an iterable of \(inputs, target\)"):
+        rank(made.problem, 5)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"history is a list of epochs, such as history.epochs, not a int"):
+        rank(made.problem, made.batches, history=5)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="samples must be a whole number from 1 upwards, not 0"):
         rank(made.problem, made.batches, samples=0)
     with pytest.raises(InputError, match="a batch must be a pair of inputs and target, not a Tensor"):

@@ -187,3 +187,33 @@ def test_a_run_that_can_not_be_loaded_leaves_the_model_plain(tmp_path: Path) -> 
     with pytest.raises(InputError, match="there is no checkpoint"):
         pdqat.load(tmp_path / "run", model)
     assert type(model[1]) is nn.Linear
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"optimizer": 5}, "optimizer is a torch optimizer, or a function of parameters that makes one, not 5"),
+        ({"optimizer": lambda _: None}, "optimizer is a torch optimizer, or a function of parameters that makes one"),
+        (
+            {"optimizer": torch.optim.Adam, "scheduler": 5},
+            "scheduler is one of torch's, or a function of the optimizer",
+        ),
+        ({"callbacks": [print]}, "callbacks is a list of pdqat.training.callbacks.Callback, not"),
+        ({"callbacks": Callback()}, "callbacks is a list of pdqat.training.callbacks.Callback, not"),
+        ({"out": 5}, "the run folder out is named by text or a path, not 5"),
+    ],
+)
+def test_arguments_of_another_type_are_refused(how: dict[str, Any], message: str) -> None:
+    assert message in refusal(**how)
+
+
+def test_a_folder_a_metric_and_a_plan_of_another_type_are_refused() -> None:
+    wrong: Any = 5
+    with pytest.raises(InputError, match="a run folder is named by text or a path, not 5"):
+        pdqat.load(wrong)
+    with pytest.raises(InputError, match="a metric's name is a word"):
+        Metric(wrong, len)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"a metric is a function of \(output, target\), not 5"):
+        Metric("score", wrong)
+    with pytest.raises(InputError, match="a plan is a BitPlan, or what allocate returned, not 5"):
+        own_problem().under_plan(wrong)

@@ -50,6 +50,10 @@ def offer(
 ) -> Offer:
     """Measure distances at all candidate precisions and price them; see `allocate` for the arguments."""
     candidates = candidates_in(bits)
+    if not isinstance(pin, Mapping | None):
+        raise InputError(f"pin holds precisions by name or pattern, such as {{'head': 8}}, not {pin!r}")
+    if isinstance(exclude, str) or not isinstance(exclude, Iterable):
+        raise InputError(f"exclude is a list of names or patterns, such as ['head'], not {exclude!r}")
     pinned = {pattern: Precision.parse(precision) for pattern, precision in (pin or {}).items()}
     patterns = list(exclude)
     named = plan_of(problem).precisions

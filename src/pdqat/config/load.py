@@ -10,6 +10,7 @@ from pdqat.config.presets import config_of
 from pdqat.config.trained import Trained
 from pdqat.constraints import Constraint
 from pdqat.description import rebuild
+from pdqat.disk import as_path
 from pdqat.duals import DualRule
 from pdqat.errors import InputError
 from pdqat.lagrangian import Loss
@@ -61,7 +62,7 @@ def load(
     """
     if checkpoint not in ("best", "last"):
         raise InputError(f"checkpoint is 'best' or 'last', not {checkpoint!r}")
-    run = Run.open(Path(folder))
+    run = Run.open(as_path(folder, "a run folder"))
     if not run.problem_file.exists():
         config = config_of(run)
         own = [name for name in (config.model, config.data) if is_own(name)]

@@ -117,8 +117,11 @@ class BlockConstraint(ActivationConstraint):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.blocks:
-            raise InputError("a block constraint needs the names of the blocks, for example blocks=['stages.0.0']")
+        if not self.blocks or isinstance(self.blocks, str) or not isinstance(self.blocks, Sequence):
+            raise InputError(
+                "a block constraint needs the names of the blocks in a list, for example blocks=['stages.0.0'], not "
+                f"{self.blocks!r}"
+            )
 
     def places(self, net: Network, plan: BitPlan) -> list[Place]:
         """The named blocks."""

@@ -1,6 +1,6 @@
 """f and f^q agree at the model's output: by the divergence of classes, or by squares."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import final
@@ -86,6 +86,8 @@ class OutputConstraint(Constraint):
             object.__setattr__(self, "distance", choice(OutputDistance, self.distance, "output distance"))
         if self.class_dim is not None and (isinstance(self.class_dim, bool) or not isinstance(self.class_dim, int)):
             raise InputError(f"class_dim is a dimension of the output, such as 1 or -1, not {self.class_dim!r}")
+        if isinstance(self.tolerance, Mapping):
+            raise InputError(f"the tolerance of the output is one number, not {self.tolerance!r}")
         check_tolerance(self.tolerance)
         check_price(self.price)
 

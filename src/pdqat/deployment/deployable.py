@@ -53,6 +53,8 @@ class Deployable:
     @classmethod
     def of(cls, net: Network, plan: str | BitPlan | None, example: Any) -> "Deployable":
         """The network under a plan, or under its only one."""
+        if not isinstance(net, Network):
+            raise InputError(f"a prepared network is exported, such as problem.net, not a {type(net).__name__}")
         if plan is None and len(net.plans) != 1:
             raise InputError(f"the network has {len(net.plans)} plans, {', '.join(net.plans)}: name the one to export")
         name = plan.name if isinstance(plan, BitPlan) else next(iter(net.plans)) if plan is None else plan

@@ -14,7 +14,7 @@ from pdqat.deployment.formats import Format, format_of, format_to_write
 from pdqat.deployment.integer.layers import in_full_precision
 from pdqat.deployment.report import ExportReport, describe
 from pdqat.deployment.verify import Verified, verify
-from pdqat.disk import write_atomically
+from pdqat.disk import as_path, write_atomically
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.precision import BitPlan
@@ -69,7 +69,7 @@ def export(
         >>> all(result.passes for result in report.verified)
         True
     """
-    path = Path(path)
+    path = as_path(path, "the file")
     form = format_to_write(path, format)
     if pack and not form.packs:
         raise InputError(f"packing is for formats that hold integer weights, onnx and openvino, not for {form.name}")

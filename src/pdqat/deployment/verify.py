@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pdqat.batches import pairs
 from pdqat.deployment.agreement import LayerAgreement
 from pdqat.deployment.bounds.reference import OTHER_MODEL, Compared, Differences, ReferenceSpans, shape
 from pdqat.deployment.bounds.simulated import SimulatedSpans
@@ -96,7 +97,7 @@ def verify(model: Deployable, opened: Sequence[Opened], batches: Iterable[tuple[
     tallies = [_Tally(model, file) for file in opened]
     agreement = LayerAgreement(model) if any(file.in_integers for file in opened) else None
     count = 0
-    for inputs, target in batches:
+    for inputs, target in pairs(batches):
         samples = model.samples(inputs)
         simulated = model.simulated_outputs(samples.inputs)
         close = max(0, min(len(samples), CLOSE_IMAGES - count))

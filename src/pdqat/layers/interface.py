@@ -82,8 +82,8 @@ def _obvious(returned: Any) -> Tensor:
 def _chosen(returned: Any, output: OutputChoice) -> Any:
     if callable(output):
         return output(returned)
-    if isinstance(output, int) and isinstance(returned, Tensor):
-        raise InputError(f"output={output} chooses from a tuple, but the model returns one tensor; leave it out")
+    if isinstance(returned, Tensor):
+        raise InputError(f"output={output!r} chooses from several, but the model returns one tensor; leave it out")
     try:
         return returned[output]
     except (KeyError, IndexError, TypeError):

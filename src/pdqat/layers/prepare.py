@@ -65,6 +65,10 @@ def prepare(
     _check_model(model)
     _check_example(example)
     requested = list(bits) if isinstance(bits, Sequence) and not isinstance(bits, str) else [bits]
+    if not isinstance(layers, Mapping | None):
+        raise InputError(
+            f"layers are precisions by name or pattern, such as {{'0': 8, '*.conv1': 'full'}}, not {layers!r}"
+        )
     rules = {pattern: Precision.parse(precision) for pattern, precision in (layers or {}).items()}
     scheme, interface = find_scheme(quantizer), Interface.of(model, example, output)
     split_(model)

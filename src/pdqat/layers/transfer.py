@@ -45,6 +45,8 @@ def with_plan(net: Network, plan: Plan) -> Network:
 
 def completed(net: Network, plan: Plan) -> BitPlan:
     """A plan for all layers of a network with one plan: those that it does not name keep their precision."""
+    if not (hasattr(plan, "name") and hasattr(plan, "precisions")):
+        raise InputError(f"a plan is a BitPlan, or what allocate returned, not {plan!r}")
     before = net.only_plan("change its plan")
     unknown = next((layer for layer in plan.precisions if layer not in before.precisions), None)
     if unknown is not None:

@@ -67,6 +67,8 @@ def rank(
         >>> pdqat.rank(problem, [(x, y)]).scores
         {'1': 0.0}
     """
+    if not isinstance(history, Sequence):
+        raise InputError(f"history is a list of epochs, such as history.epochs, not a {type(history).__name__}")
     judges = held_out(problem, batches, samples)
     scores = layer_scores(problem, judges, by)
     constraints = evaluate(problem, judges).constraints
@@ -102,7 +104,7 @@ def layer_scores(problem: Problem, batches: Batches, by: str) -> dict[str, float
 
 def held_out(problem: Problem, batches: Batches, samples: int) -> list[tuple[Any, Any]]:
     """The first so many samples, where the problem's network is."""
-    if samples < 1:
+    if not isinstance(samples, int) or samples < 1:
         raise InputError(f"samples must be a whole number from 1 upwards, not {samples!r}")
     check_problem(problem)
     device = next(problem.net.parameters()).device

@@ -40,9 +40,7 @@ class Descent:
         self._settings = settings
         self._has_own_rate = optimizer is None
         self._optimizer = self._made(optimizer)
-        if scheduler is not None and not isinstance(scheduler, LRScheduler):
-            scheduler = scheduler(self._optimizer)
-        self._scheduler: LRScheduler | None = scheduler
+        self._scheduler = self._scheduled(scheduler)
         self._check_parameters()
         self._scheduler_every = scheduler_every
         self._waiting = 0
@@ -55,10 +53,23 @@ class Descent:
             self.terms = torch.compile(problem.terms, fullgraph=True, dynamic=False)
 
     def _made(self, optimizer: OptimizerLike | None) -> Optimizer:
-        if isinstance(optimizer, Optimizer):
-            return optimizer
         parameters = self._problem.net.parameters()
-        return torch.optim.Adam(parameters, self._settings.lr) if optimizer is None else optimizer(parameters)
+        if optimizer is None:
+            return torch.optim.Adam(parameters, self._settings.lr)
+        made = optimizer(parameters) if callable(optimizer) else optimizer
+        if not isinstance(made, Optimizer):
+            raise InputError(
+                f"optimizer is a torch optimizer, or a function of parameters that makes one, not {made!r}"
+            )
+        return made
+
+    def _scheduled(self, scheduler: SchedulerLike | None) -> LRScheduler | None:
+        made = scheduler(self._optimizer) if callable(scheduler) else scheduler
+        if not isinstance(made, LRScheduler | None):
+            raise InputError(
+                f"scheduler is one of torch's, or a function of the optimizer that makes one, not {made!r}"
+            )
+        return made
 
     def _check_parameters(self) -> None:
         """An optimizer of other parameters, such as those of the problem before `under_plan`, would train nothing."""

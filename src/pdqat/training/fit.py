@@ -12,6 +12,7 @@ from rich.console import Console
 
 from pdqat.batches import Batches
 from pdqat.description import describe
+from pdqat.disk import as_path
 from pdqat.errors import InputError
 from pdqat.metric import MetricLike
 from pdqat.runs.checkpoints import save_example
@@ -126,11 +127,13 @@ def fit(
         compile_fallback=compile_fallback,
     )
     check_problem(problem)
+    if not (isinstance(callbacks, Sequence) and all(isinstance(callback, Callback) for callback in callbacks)):
+        raise InputError(f"callbacks is a list of pdqat.training.callbacks.Callback, not {callbacks!r}")
     if resume and out is None:
         raise InputError("resume continues the training in a run folder: name it with out")
     shown = [TrainingProgress(Console())] if progress else []
     description = _description(problem, settings, scheduler is not None)
-    run = None if out is None else _run(description, Path(out), resume)
+    run = None if out is None else _run(description, as_path(out, "the run folder out"), resume)
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(devices=[]))  # epochs are seeded; what comes after fit is not
         if run is not None and resume:

@@ -22,10 +22,13 @@ def inputs_of(net: Network, given: Any) -> Any:
     """
     inputs = tuple(given) if isinstance(given, list) else given
     parts, example = tensors_of(inputs), net.preparation.example
-    stranger = next((part for part in parts if not isinstance(part, Tensor) or part.dim() == 0), None)
-    if stranger is not None or not parts:
-        what = "a single number" if isinstance(stranger, Tensor) else f"a {type(stranger or inputs).__name__}"
-        raise InputError(f"a file reads tensors of samples, not {what}")
+    part: Any
+    for part in parts or (inputs,):
+        if not isinstance(part, Tensor):
+            raise InputError(f"a file reads tensors of samples, not a {type(part).__name__}")
+        if part.dim() == 0 or len(part) == 0:
+            what = "an empty tensor" if part.dim() else "a single number"
+            raise InputError(f"a file reads tensors of samples, not {what}")
     if isinstance(inputs, Mapping) is not isinstance(example, Mapping):
         names = "by name" if isinstance(example, Mapping) else "without names"
         raise InputError(f"the network was prepared with inputs {names}; it can't read a {type(given).__name__}")

@@ -15,6 +15,7 @@ from pdqat.deployment.integer.names import INPUT, OUTPUT, SHAPE
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.modes import evaluating
+from pdqat.layers.trace import describe
 
 NOISE = 1e-3
 """How far a graph's numbers may be from the model's, as a part of the largest: sums have another order."""
@@ -52,7 +53,10 @@ def follow(net: Network, example: Any) -> Followed:
     inputs = of_two_or_more(inputs_of(net, example))
     given = input_names(net, inputs)
     with evaluating(net), net.under(None):
-        wanted = outputs_of(net, each_tensor(inputs, Tensor.clone))
+        try:
+            wanted = outputs_of(net, each_tensor(inputs, Tensor.clone))
+        except (TypeError, RuntimeError, IndexError) as error:
+            raise InputError(f"the model can't process the example input ({describe(inputs)}): {error}") from error
         for find in (symbolic_graph, program_of):
             module = find(net, inputs, given)
             followed = None if module is None else _named(module, given)
