@@ -12,7 +12,7 @@ setup: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[data,plan,paper,ray,export,openvino,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[data,plan,paper,ray,export,openvino,examples,test]'
 	touch $@
 
 train: setup
@@ -23,7 +23,7 @@ test: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal  # neighbours share fixtures, and no worker ends long before the other
 
 test-processors: setup
 	$(BIN)/python tests/processors.py -n 2 $(COMPUTING)

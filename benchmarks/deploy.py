@@ -27,7 +27,6 @@ from rich.table import Table
 from torch import fx
 
 from pdqat import prepare
-from pdqat.commands.arguments import count
 from pdqat.config.trained import Trained
 from pdqat.deployment.bench import measure
 from pdqat.deployment.export import export, write_float
@@ -37,6 +36,7 @@ from pdqat.deployment.formats.onnx_file import to_onnx
 from pdqat.deployment.formats.openvino_file import save, to_openvino
 from pdqat.deployment.integer.freeze import freeze
 from pdqat.disk import write_atomically
+from pdqat.flags.arguments import count
 from pdqat.models.preresnet import preresnet
 from pdqat.runs.folder import Run
 

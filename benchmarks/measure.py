@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdqat import Lagrangian, LayerConstraint, OutputConstraint, prepare
-from pdqat.commands.arguments import count
 from pdqat.constraints import Constraint
 from pdqat.deployment.bench import Spread
+from pdqat.flags.arguments import count
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS, in_autocast
 from pdqat.models.preresnet import preresnet
 from pdqat.task import Problem, TaskProblem

@@ -37,12 +37,12 @@ from scipy.stats import spearmanr
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.choices import CANDIDATES, candidates_in, choices
 from pdqat.allocation.measure import STATISTICS_BATCHES, estimate_statistics
-from pdqat.allocation.prices import predicted_costs
+from pdqat.allocation.prices import predict
 from pdqat.allocation.program import cheapest_plan
 from pdqat.batches import Batches, pairs
-from pdqat.commands.arguments import count
 from pdqat.config.trained import Trained
 from pdqat.disk import write_atomically
+from pdqat.flags.arguments import count
 from pdqat.layers.sizes import layer_sizes
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.show import seeds_to_show
@@ -160,7 +160,7 @@ def plan_files(seed: int, scores: dict[str, dict[str, float]]) -> dict[str, Path
         judges = held_out(problem, trained.loaders.validation, SAMPLES)
         allowed = choices(low_layers(problem), candidates_in(CANDIDATES), {})
         for name in missing:
-            costs = predicted_costs(problem, judges, scores[name], name == "dual", allowed)
+            costs = predict(problem, judges, scores[name], name == "dual", allowed).costs
             solution = cheapest_plan(costs, sizes, BUDGET)
             write_plan(paths[name], solution.precisions, f"{solution.used} of {BUDGET}, by {name}")
     return paths

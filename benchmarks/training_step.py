@@ -41,8 +41,8 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
-from pdqat.commands.arguments import count
 from pdqat.deployment.bench import Spread
+from pdqat.flags.arguments import count
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS
 from pdqat.models.preresnet import Clip
 from pdqat.process import check_compiler, keep_freed_memory

@@ -1,9 +1,9 @@
-"""Networks that other people wrote, through the whole road: prepare, fit, rank, allocate, under_plan, fit, export, restore.
+"""Networks that other people wrote, on the whole road: prepare, fit, rank, allocate, under_plan, fit, export, restore.
 
     python examples/other_networks.py [NAME ...]            # shows what is quantised, and the verified file
     python examples/other_networks.py --write docs/models.md
 
-All have random weights, small sizes and made-up data: what is shown is that the road is open, not that a network is good.
+All have random weights, small sizes and made-up data: what is shown is that the road is open, not how good they are.
 Needs `pip install 'pdqat[plan,export,examples]'`; takes a few seconds a network.
 """
 
@@ -260,9 +260,9 @@ def page(results: dict[str, Result]) -> str:
     lines = [
         "# Networks of other people",
         "",
-        "Each of these went the whole road with small sizes, random weights and made-up data: `prepare` with 4 bits and",
-        f"nothing else said, `fit`, `rank`, `allocate` with {BUDGET} on average, `under_plan`, `fit`, `export` with",
-        "verification in ONNX Runtime and OpenVINO, and `restore`. The tests do the same. Made by",
+        "Each of these went the whole road with small sizes, random weights and made-up data: `prepare` with 4 bits",
+        f"and nothing else said, `fit`, `rank`, `allocate` with {BUDGET} on average, `under_plan`, `fit`, `export`",
+        "with verification in ONNX Runtime and OpenVINO, and `restore`. The tests do the same. Made by",
         "`python examples/other_networks.py --write docs/models.md`.",
         "",
         "| network | layers quantised | of the weights | of the operations | layers in real numbers in the file |",

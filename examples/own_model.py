@@ -77,7 +77,7 @@ def main(kind: str, file: Path, pretraining: int = 10, epochs: tuple[int, int] =
     pretrain(model, train_loader, pretraining)
     example, _ = next(iter(validation_loader))
 
-    net = pdqat.prepare(model, example, bits=4, quantizer="uniform")
+    net = pdqat.prepare(model, example, bits=4)
     problem = pdqat.Lagrangian(net, F.cross_entropy)
     history = pdqat.fit(problem, train_loader, validation=validation_loader, epochs=epochs[0], lr=1e-3)
     print(history)

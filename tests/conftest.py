@@ -10,3 +10,5 @@ os.environ["OMP_NUM_THREADS"] = THREADS
 
 settings.register_profile("pdqat", deadline=None, derandomize=True, max_examples=12)
 settings.load_profile("pdqat")
+
+os.environ.pop("COLUMNS", None)  # tables are as wide as they are, unless a test says otherwise

@@ -75,9 +75,10 @@ def test_a_run_stopped_several_times_and_resumed_equals_an_undisturbed_one(undis
     """Killed in its first epoch or so, interrupted some epochs later, killed again at some moment after that."""
     folder, moments = tmp_path / "run", random.Random(1)
     arguments: list[str | Path] = [*OPTIONS, "--out", folder]
+    continuing = f"; continue with\npdqat train --resume {folder}\n"
     for further_epochs, by, code, last_words in (
         (0, signal.SIGKILL, -signal.SIGKILL, ""),
-        (2, signal.SIGINT, 130, "pdqat: interrupted; what was finished is kept\n"),
+        (2, signal.SIGINT, 130, f"pdqat: interrupted; what was finished is kept{continuing}"),
         (2, signal.SIGKILL, -signal.SIGKILL, ""),
     ):
         epochs = epochs_done(folder) + further_epochs

@@ -55,8 +55,12 @@ def test_an_allocation(given: dict[str, Small]) -> None:
     made = given["perceptron"]
     allocation = allocate(made.problem, made.batches, "2.5 bits", pin={"3": "w1a8"})
     lines = lines_of(allocation)
-    assert lines[0].split() == ["layer", "was", "bits", "weights"]
-    assert row_of(lines, "3") == ["3", "2", "w1a8", "120"]
+    assert lines[0].split() == ["layer", "was", "bits", "weights", "price", "if", "lowered"]
+    prices = allocation.offer.prices
+    mean = sum(price.within for price in prices.values()) / len(prices)
+    marked = f"{mean:.2g}*" if prices["3"].within < mean else f"{prices['3'].within:.2g}"
+    assert row_of(lines, "3") == ["3", "2", "w1a8", "120", f"{prices['3'].within:.2g}", marked]
+    assert "*: the mean multiplier, for bits that take the layer out of its tolerance" in lines
     for layer in ("6", "9"):
         assert row_of(lines, layer)[1:3] == ["2", str(allocation.precisions[layer])]
     solution = allocation.solution
@@ -64,6 +68,13 @@ def test_an_allocation(given: dict[str, Small]) -> None:
     assert solution.next_budget is not None
     next_better = f"the next better plan costs {solution.next_cost:.4g} and takes {solution.next_budget.rounded_up()}"
     assert next_better in lines
+
+
+def test_an_allocation_by_another_ranking_has_one_price_a_layer(given: dict[str, Small]) -> None:
+    made = given["perceptron"]
+    lines = lines_of(allocate(made.problem, made.batches, "2.5 bits", by="hessian"))
+    assert lines[0].split() == ["layer", "was", "bits", "weights", "price"]
+    assert not any("*" in line for line in lines)
 
 
 def test_the_best_allocation_names_no_better_one(given: dict[str, Small]) -> None:
@@ -115,6 +126,18 @@ def test_a_history() -> None:
     assert {row_of(lines, where)[-1] for where in ("output", "3", "6", "9")} <= {"yes", "no"}
     epoch = history.summary["chosen_epoch"]
     assert lines[-1].startswith(f"pdqat, model of epoch {epoch} of 2, {history.summary['parameters']:,} parameters, ")
+
+
+@pytest.mark.parametrize("by", ["dual", "hessian"])
+def test_a_ranking_fits_the_columns_that_there_are(
+    given: dict[str, Small], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    ranking = rank(given["perceptron"].problem, given["perceptron"].batches, by=by)
+    words = sorted(set(str(ranking).split()))
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = lines_of(ranking)
+    assert max(map(len, lines)) <= 60
+    assert [word for word in words if word not in str(ranking)] == [word for word in words if set(word) == {"─"}]
 
 
 def test_long_names_are_shown_in_full() -> None:

@@ -16,6 +16,7 @@ from pdqat.duals import DUAL_RULES, DualRule
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian, Loss
 from pdqat.layers import prepare
+from pdqat.layers.interface import OutputChoice
 from pdqat.precision import BitPlan
 from pdqat.quantizers import SCHEMES, Scheme
 from pdqat.task import Problem, TaskProblem
@@ -32,11 +33,13 @@ LOSSES: dict[str, Loss] = {
 def describe(problem: Problem) -> dict[str, Any]:
     """All that `rebuild` needs beside the model, the example and the loss."""
     how = problem.net.preparation
+    output = how.interface.output
     quantizer = next((name for name, scheme in SCHEMES.items() if scheme == how.scheme), None)
     description: dict[str, Any] = {
         "format": FORMAT,
         "plans": {name: plan.as_text() for name, plan in problem.net.plans.items()},
         "quantizer": {OWN: type(how.scheme).__name__} if quantizer is None else quantizer,
+        "output": output if output is None or isinstance(output, int | str) else {OWN: _name(output)},
         "tied_norms": how.tied_norms,
         "integer_sums": how.integer_sums,
         "loss": loss_name(problem.loss),
@@ -55,7 +58,11 @@ def describe(problem: Problem) -> dict[str, Any]:
 def loss_name(loss: Loss) -> str:
     """The name of one of torch's losses, or of an own function or class."""
     known = next((name for name, function in LOSSES.items() if function is loss), None)
-    return known or f"own: {getattr(loss, '__qualname__', type(loss).__qualname__)}"
+    return known or f"own: {_name(loss)}"
+
+
+def _name(function: object) -> str:
+    return str(getattr(function, "__qualname__", type(function).__qualname__))
 
 
 def rebuild(
@@ -65,6 +72,7 @@ def rebuild(
     loss: Loss | None = None,
     *,
     quantizer: Scheme | None = None,
+    output: OutputChoice | None = None,
     constraints: Sequence[Constraint] | None = None,
     duals: DualRule | None = None,
 ) -> Problem:
@@ -76,11 +84,12 @@ def rebuild(
         example: the example input that the problem was prepared with.
         loss: the task loss, if it was not one of torch's functions.
         quantizer: the scheme, if it was an own one.
+        output: the function that chooses the tensor to compare, if it was one.
         constraints: all constraints, if one of them was of an own class.
         duals: the dual rule, if it was of an own class.
     """
     try:
-        return _rebuilt(description, model, example, loss, quantizer, constraints, duals)
+        return _rebuilt(description, model, example, loss, quantizer, output, constraints, duals)
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"the description of the problem is damaged: {type(error).__name__} {error}") from error
 
@@ -91,6 +100,7 @@ def _rebuilt(
     example: Any,
     loss: Loss | None,
     quantizer: Scheme | None,
+    output: OutputChoice | None,
     constraints: Sequence[Constraint] | None,
     duals: DualRule | None,
 ) -> Problem:
@@ -108,12 +118,16 @@ def _rebuilt(
         loss = LOSSES[description["loss"]]
     if quantizer is None and isinstance(description["quantizer"], Mapping):
         raise _missing("quantizer", description["quantizer"])
+    described_output = description.get("output")
+    if output is None and isinstance(described_output, Mapping):
+        raise _missing("output", described_output)
     plans = [BitPlan(name, precisions) for name, precisions in description["plans"].items()]
     net = prepare(
         model,
         example,
         plans,
         quantizer=description["quantizer"] if quantizer is None else quantizer,
+        output=described_output if output is None else output,
         tied_norms=description["tied_norms"],
         integer_sums=description["integer_sums"],
     )
@@ -145,5 +159,5 @@ def _remade(values: Mapping[str, Any], known: Mapping[str, Any], argument: str) 
 
 def _missing(argument: str, values: Mapping[str, Any]) -> InputError:
     return InputError(
-        f"the problem was made with {values[OWN]}, a class of own code that no file may name: give {argument}= again"
+        f"the problem was made with {values[OWN]}, own code that no file may name: give {argument}= again"
     )

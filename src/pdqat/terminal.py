@@ -1,7 +1,8 @@
 """How things look in a terminal: tables, numbers, and what moves while work goes on."""
 
 import io
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 from rich import box
@@ -14,6 +15,8 @@ UNLIMITED = 1000
 """Columns in which any table fits."""
 TEXT_WIDTH = 100
 """Columns of a table that becomes text, if it does not need more."""
+NAME = 24
+"""Columns that names of layers have at least."""
 
 
 class LiveDisplay:
@@ -45,20 +48,85 @@ def new_table(title: str = "") -> Table:
 
 
 def print_whole(console: Console, table: Table) -> None:
-    """Without a word cut, also where the terminal is narrower than the table."""
+    """Without a word cut: folded into the columns that there are, and as wide as it is where nothing limits them."""
+    _print_table(console, table, is_limited(console))
+
+
+def _print_table(console: Console, table: Table, limited: bool) -> None:
+    if limited:
+        for part in fitting(table, console.width):
+            console.print(part)
+        return
     usual = console.width
     console.width = max(usual, Console(width=UNLIMITED).measure(table).maximum)
     console.print(table)
     console.width = usual
 
 
+def is_limited(console: Console) -> bool:
+    """Whether somebody reads in so many columns: in a terminal, or where COLUMNS says so."""
+    return console.is_terminal or "COLUMNS" in os.environ
+
+
+def fitting(table: Table, width: int) -> list[Table]:
+    """A table that needs no more columns than `width`, or several, each with its first column.
+
+    What has spaces is folded there, and long names in the first column anywhere; numbers stay in one piece.
+    """
+    measure = Console(width=UNLIMITED).measure
+    if measure(table).maximum <= width:
+        return [table]
+    texts = [[measure(text) for text in (column.header, *column.cells)] for column in table.columns]
+    least = [max(text.minimum for text in column) for column in texts]
+    least[0] = min(least[0], NAME)
+    parts: list[list[int]] = [[0]]
+    for index in range(1, len(least)):
+        if len(parts[-1]) > 1 and _width([least[other] for other in (*parts[-1], index)]) > width:
+            parts.append([0])
+        parts[-1].append(index)
+    tables = []
+    for part in parts:
+        fitted = new_table()
+        fitted.title = table.title if part is parts[0] else None
+        widths = _shared(
+            width,
+            [least[index] for index in part],
+            [max(text.maximum for text in texts[index]) for index in part],
+        )
+        for index, given in zip(part, widths, strict=True):
+            old = table.columns[index]
+            fitted.add_column(old.header, justify=old.justify, overflow="fold", width=given)
+        for row in zip(*(table.columns[index].cells for index in part), strict=True):
+            fitted.add_row(*row)
+        tables.append(fitted)
+    return tables
+
+
+def _shared(width: int, least: Sequence[int], most: Sequence[int]) -> list[int]:
+    """What each column gets of a width: the least that it needs, and an even share of the rest up to its most."""
+    given, spare = list(least), max(0, width - _width(least))
+    by_want = sorted(range(len(least)), key=lambda column: most[column] - least[column])
+    for done, column in enumerate(by_want):
+        more = min(most[column] - least[column], spare // (len(by_want) - done))
+        given[column] += more
+        spare -= more
+    return given
+
+
+def _width(columns: Sequence[int]) -> int:
+    """Of a table with columns of these widths and what is between them."""
+    return sum(columns) + 2 * len(columns)
+
+
 def as_text(parts: Iterable[RenderableType]) -> str:
     """Tables and lines as plain text, for what print() shows."""
-    written = io.StringIO()
-    console = Console(file=written, width=TEXT_WIDTH, color_system=None, highlight=False)
+    written, reader = io.StringIO(), Console()
+    limited = is_limited(reader)
+    width = reader.width if limited else TEXT_WIDTH
+    console = Console(file=written, width=width, color_system=None, highlight=False)
     for part in parts:
         if isinstance(part, Table):
-            print_whole(console, part)
+            _print_table(console, part, limited)
         else:
             console.print(part, markup=False)
     lines = [line.rstrip() for line in written.getvalue().splitlines()]

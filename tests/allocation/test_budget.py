@@ -15,6 +15,8 @@ SIZES = {"a": LayerSize(100, 1000), "b": LayerSize(300, 50)}
     [
         ("2.5 bits", Unit.BITS, 2.5),
         ("1bit", Unit.BITS, 1),
+        ("12.5 %", Unit.PERCENT, 12.5),
+        ("8%", Unit.PERCENT, 8),
         ("40 KB", Unit.BYTES, 40_000),
         ("1 KiB", Unit.BYTES, 1024),
         ("1.5mb", Unit.BYTES, 1_500_000),
@@ -30,10 +32,10 @@ def test_a_budget_is_read_with_its_unit(text: str, unit: Unit, amount: float) ->
 
 
 @pytest.mark.parametrize(
-    "text", ["", "2.5", "bits", "-1 bits", "0 KB", "nan bits", "inf KB", "3 apples", "1.2.3 KB", "1e308 GB"]
+    "text", ["", "2.5", "bits", "-1 bits", "0 KB", "nan bits", "inf KB", "3 apples", "1.2.3 KB", "1e308 GB", "0 %", "%"]
 )
 def test_what_is_no_budget_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"such as '2.5 bits' on average, '40 KB' or '0.5 GBOPs', not"):
+    with pytest.raises(InputError, match=r"such as '2.5 bits' on average, '12.5 %' of float32, '40 KB'"):
         Budget.parse(text)
 
 
@@ -56,6 +58,14 @@ def test_average_bits_are_weighted_by_parameters() -> None:
     budget = Budget.parse("2 bits")
     used = budget.used_by(SIZES["a"], Precision(8, 8)) + budget.used_by(SIZES["b"], Precision(2, 2))
     assert budget.amount_of(used, SIZES).amount == pytest.approx((8 * 100 + 2 * 300) / 400)
+
+
+def test_per_cent_are_of_the_weights_in_float32() -> None:
+    budget = Budget.parse("12.5 %")
+    assert budget.limit(SIZES) == 400 * 32 / 8
+    four, two = Precision(4, 4), Precision(2, 2)
+    assert budget.used_by_all({"a": four, "b": four}, SIZES).amount == 12.5
+    assert budget.used_by_all({"a": FULL, "b": two}, SIZES).amount == pytest.approx(100 * (3200 + 600) / 12800)
 
 
 @given(st.floats(1e-3, 1e13), st.sampled_from(list(Unit)))

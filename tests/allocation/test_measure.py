@@ -24,7 +24,7 @@ def test_statistics_are_means_over_eight_batches() -> None:
     """Beside an independent forward: every norm by the mean and variance of the same batches, layer after layer."""
     torch.manual_seed(0)
     training, (validation,) = batches(10), batches(1)
-    net = prepare(models.build("preresnet-small", 1, 10, (1, 8, 8)), training[0][0], 2)
+    net = prepare(models.build("preresnet-small", 1, 10, (1, 8, 8)), training[0][0], 2, quantizer="dorefa")
     problem = Lagrangian(net, F.cross_entropy)
     plan = BitPlan("mixed", dict.fromkeys(net.layers, Precision(4, 8)))
     before = state(problem)

@@ -1,20 +1,25 @@
 """Runs that the command line made."""
 
+import contextlib
+import io
 import shutil
 from pathlib import Path
 
 import pytest
 
-from command_line import TINY, Finished, pdqat
+from command_line import TINY, Finished
+from pdqat.cli import main
 from pdqat.runs.folder import Run
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
     folder = tmp_path_factory.mktemp("cli") / "finished"
-    done = pdqat("train", "--epochs", "2", "--bits", "2", "w4a8", *TINY, "--out", folder)
-    assert (done.returncode, done.stderr) == (0, "")
-    return Finished(Run.open(folder), done.stdout)
+    said, complaints = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(complaints):
+        code = main(["train", "--epochs", "2", "--bits", "2", "w4a8", *TINY, "--out", str(folder)])
+    assert (code, complaints.getvalue()) == (0, "")
+    return Finished(Run.open(folder), said.getvalue())
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def assert_drawn(path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["run", "table2"], "invalid choice: 'table2' (choose from"),
+        (["run", "table2"], "unknown word 'table2' (did you mean table1?); choose one of table1, "),
         (["run", "table1", "--only", "*-3bit-*"], "no cell of table1 fits --only '*-3bit-*'; the cells are"),
         (["run", "table1", "--jobs", "0"], "a whole number above 0 is needed, not '0'"),
         (["run", "table1", "--seeds", "x"], "a whole number above 0 is needed, not 'x'"),

@@ -92,7 +92,7 @@ def test_excluded_layers_stay_in_full_precision_and_are_not_counted(
             "outside the excluded layers the pinned layer 'stages.0.*' matches no layer",
         ),
         (["--budget", "2 bits", "--exclude", "*"], "all layers are excluded: there is none to choose a precision for"),
-        (["--budget", "2 bits", "--rank", "taste"], "unknown ranking 'taste'; choose one of dual, hessian"),
+        (["--budget", "2 bits", "--rank", "taste"], "unknown word 'taste'; choose one of dual, hessian"),
         (["--frontier", "--out", "curve.txt"], "--out must end in .json, not 'curve.txt'"),
     ],
 )

@@ -16,10 +16,10 @@ from pdqat.runs.folder import Run
 
 
 def test_bad_input_is_one_line_without_a_traceback(tmp_path: Path) -> None:
-    done = pdqat("train", "--bits", "9", "--out", tmp_path / "run")
+    done = pdqat("train", "--bitz", "9", "--out", tmp_path / "run")
     assert done.returncode == 2
     assert done.stdout == ""
-    assert done.stderr.startswith("pdqat: bits must hold precisions")
+    assert done.stderr.startswith("pdqat: unknown option --bitz; did you mean --bits?")
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
@@ -27,7 +27,7 @@ def test_bad_input_is_one_line_without_a_traceback(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--bitz", "2"], "unrecognized arguments: --bitz 2"),
+        (["--bitz", "2"], "unknown option --bitz; did you mean --bits? (see pdqat train --help)"),
         (["now"], "unrecognized arguments: now"),
         (["--epochs"], "--epochs: expected one argument"),
         (["--epochs", "few"], "--epochs: a whole number is needed, not 'few'"),
@@ -51,6 +51,11 @@ def test_bad_input_is_one_line_without_a_traceback(tmp_path: Path) -> None:
         (["--data", "folder"], "data 'folder' needs data_path"),
         (["--data", "folder", "--data-path", "/nowhere"], "/nowhere/train is missing"),
         (["--model", "vgg"], "model must be one of preresnet20, "),
+        (["-epochs", "3"], "unknown option -epochs; did you mean --epochs?"),
+        (["--data", "cifar"], "(did you mean cifar10?), not 'cifar'"),
+        (["--method", "pdqat-layer"], "(did you mean pdqat-layers?), not 'pdqat-layer'"),
+        (["--quantizer", "unifrom"], "lsq (did you mean uniform?), not 'unifrom'"),
+        (["--preset", "quikstart"], "unknown preset 'quikstart' (did you mean quickstart?); choose one of"),
         (["--method", "magic"], "method must be one of full, ste, pdqat-output, pdqat-layers, not 'magic'"),
         (["--preset", "mine"], "unknown preset 'mine'; choose one of quickstart, paper"),
         (["--config", "/nowhere.toml"], "can't read the configuration /nowhere.toml"),
@@ -76,13 +81,19 @@ def test_training_refuses_bad_options(
     ("arguments", "sentence"),
     [
         ([], "the following arguments are required: COMMAND"),
-        (["tarin"], "invalid choice: 'tarin'"),
+        (["tarin"], "unknown word 'tarin' (did you mean train?); choose one of train, eval, "),
         (["eval"], "the following arguments are required: RUN"),
         (["eval", "/nowhere"], "/nowhere is not a run folder: it has no config.toml"),
-        (["eval", "/nowhere", "--part", "train"], "invalid choice: 'train'"),
+        (["eval", "/nowhere", "--part", "train"], "unknown word 'train'; choose one of test, validation"),
+        (["--verion"], "unknown option --verion; did you mean --version? (see pdqat --help)"),
+        (["show", "--jsn"], "unknown option --jsn; did you mean --json? (see pdqat show --help)"),
+        (["plan", "/nowhere", "--buget=3 bits"], "unknown option --buget; did you mean --budget?"),
+        (["plan", "/nowhere", "--rank", "hesian"], "unknown word 'hesian' (did you mean hessian?); choose one of dual"),
+        (["paper", "rnu"], "unknown word 'rnu' (did you mean run?); choose one of run, show (see pdqat paper --help)"),
+        (["show", "/nowhere", "--nonsense"], "unknown option --nonsense (see pdqat show --help)"),
         (["show", "/nowhere"], "/nowhere is not a run folder"),
         (["train", "--resume", "/nowhere"], "/nowhere is not a run folder"),
-        (["data", "mnist"], "invalid choice: 'mnist'"),
+        (["data", "mnist"], "unknown word 'mnist'; choose one of cifar10, cifar100"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

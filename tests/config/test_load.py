@@ -171,7 +171,7 @@ OWN_SCHEME = Scheme(partial(DoReFaWeight, scaled=False), DoReFaActivation)
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"duals": Halving()}, "made with Halving, a class of own code that no file may name: give duals= again"),
+        ({"duals": Halving()}, "made with Halving, own code that no file may name: give duals= again"),
         ({"constraints": [Mean(), LayerConstraint()]}, "made with Mean, .*: give constraints= again"),
         ({"quantizer": OWN_SCHEME}, "made with Scheme, .*: give quantizer= again"),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -98,7 +99,8 @@ def test_an_interrupt_stops_every_cell_and_keeps_what_is_finished(undisturbed: P
     process.send_signal(signal.SIGINT)
     _, said = process.communicate()
     assert process.returncode == 130
-    assert said == "pdqat: interrupted; what was finished is kept\n"
+    again = shlex.join(["pdqat", *TWO_BITS, *AT_ONCE, "--folder", str(tmp_path)])
+    assert said == f"pdqat: interrupted; what was finished is kept; continue with\n{again}\n"
     assert contents(finished) == before
     for folder in unfinished:
         with Run.open(folder).locked():

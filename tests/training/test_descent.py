@@ -25,7 +25,7 @@ def without_norms() -> Lagrangian:
     """In float64; its output distance is a mean over samples, and so is its loss."""
     torch.manual_seed(0)
     layers = (nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 3))
-    net = prepare(nn.Sequential(*layers).double(), X[:8].double(), 2)
+    net = prepare(nn.Sequential(*layers).double(), X[:8].double(), 2, quantizer="dorefa")
     return Lagrangian(net, F.cross_entropy, [OutputConstraint("squared")], gradient="straight-through")
 
 

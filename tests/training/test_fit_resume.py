@@ -193,7 +193,7 @@ def resumed(folder: Path, problem: Problem | None = None, **how: Any) -> str:
         (lambda: own_problem(layer_sample=0.5), "its layer_sample is 1.0, here it is 0.5"),
         (lambda: TaskProblem(own_problem().net, F.cross_entropy), "its gradient is 'norms', here it is None"),
         (
-            lambda: Lagrangian(prepare(build(), EXAMPLE, 2, tied_norms=True), F.cross_entropy),
+            lambda: Lagrangian(prepare(build(), EXAMPLE, 2, quantizer="dorefa", tied_norms=True), F.cross_entropy),
             "its tied_norms is False, here it is True",
         ),
     ],
@@ -206,7 +206,7 @@ def test_another_problem_is_refused(stopped: Path, problem: Callable[[], Problem
 
 def test_another_model_with_the_same_names_is_refused(stopped: Path) -> None:
     model = build(width=6)
-    said = resumed(stopped, Lagrangian(prepare(model, EXAMPLE, 2), F.cross_entropy))
+    said = resumed(stopped, Lagrangian(prepare(model, EXAMPLE, 2, quantizer="dorefa"), F.cross_entropy))
     assert f"the checkpoint {stopped / 'last.pt'} does not fit the problem: size mismatch" in said
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from pdqat.allocation.budget import Budget
+from pdqat.allocation.budget import Budget, Unit
 from pdqat.allocation.choices import CANDIDATES, Bits
 from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.program import Solution, cheapest_plan
@@ -14,6 +14,9 @@ from pdqat.precision import MIXED, Precision
 from pdqat.sensitivity import SAMPLES
 from pdqat.task import Problem
 from pdqat.terminal import as_text, new_table
+
+FLOOR = "*: the mean multiplier, for bits that take the layer out of its tolerance"
+"""Below a table with such prices."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +43,29 @@ class Allocation:
     def table(self) -> Table:
         """Layer by layer, what it had and what it gets."""
         table = new_table()
-        for heading in ("layer", "was", "bits", "weights"):
-            table.add_column(heading)
+        for heading in ("layer", "was", "bits", "weights", "price", *self._lowered("if lowered")):
+            table.add_column(heading, justify="left" if heading == "layer" else "right")
         for layer, precision in self.solution.precisions.items():
             was, size = self.offer.before[layer], self.offer.sizes[layer]
-            table.add_row(layer, str(was), str(precision), f"{size.parameters:,}")
+            price = self.offer.prices.get(layer)
+            cells = ["", ""] if price is None else [f"{price.within:.2g}", f"{price.beyond:.2g}{'*' * price.is_floor}"]
+            table.add_row(layer, str(was), str(precision), f"{size.parameters:,}", cells[0], *self._lowered(cells[1]))
         return table
+
+    def _lowered(self, text: str) -> list[str]:
+        """A column's text, if a layer has another price for bits that take it out of its tolerance."""
+        return [text] if any(price.is_floor for price in self.offer.prices.values()) else []
 
     def about(self) -> str:
         """Cost and use, and what the next better plan would take."""
         solution, lines = self.solution, []
         if self.offer.by == "distances":
             lines.append("no multiplier is above 0: all layers have the same price, and distances decide")
+        if self._lowered(""):
+            lines.append(FLOOR)
         lines += [f"predicted cost {solution.cost:.4g}, using {solution.used} of {self.budget}"]
+        if self.budget.unit is Unit.PERCENT:
+            lines.append("per cent of what the weights of these layers take in float32, 32 bits each")
         if solution.next_budget is not None:
             better = f"the next better plan costs {solution.next_cost:.4g}"
             lines.append(f"{better} and takes {solution.next_budget.rounded_up()}")
@@ -73,12 +86,14 @@ def allocate(
     """Choose every layer's bits: the plan with the least predicted cost within the budget, solved exactly.
 
     A layer's predicted cost at a precision is its price (its multiplier, or what another ranking says) times the
-    distance that it would have there, measured on the given batches.
+    distance that it would have there, measured on the given batches. Beyond its tolerance a layer's price is no less
+    than the mean multiplier: see `pdqat.allocation.prices`.
 
     Args:
         problem: a trained Lagrangian, or a TaskProblem, with one plan.
         batches: held-out samples to measure distances on: any iterable of (inputs, target).
-        budget: what the plan may use: "2.5 bits" on average, "40 KB", "0.5 GBOPs".
+        budget: what the plan may use: "2.5 bits" on average, "12.5 %" of the layers' weights in float32, "40 KB",
+            "0.5 GBOPs".
         bits: the precisions to choose from.
         by: the ranking that sets the prices, a name of `pdqat.sensitivity.RANKINGS`.
         pin: precision by layer name or pattern that is not to be chosen.

@@ -10,7 +10,7 @@ from pdqat.allocation.frontier import Point
 from pdqat.disk import write_atomically
 from pdqat.metric import ACCURACY
 from pdqat.pictures import BLUE, ORANGE, save
-from pdqat.terminal import new_table
+from pdqat.terminal import new_table, print_whole
 
 
 def write_frontier(points: Sequence[Point], path: Path, console: Console) -> None:
@@ -22,7 +22,7 @@ def write_frontier(points: Sequence[Point], path: Path, console: Console) -> Non
     for point in points:
         numbers = (f"{point.average_bits:.2f}", f"{point.kilobytes:.1f}", f"{point.solution.cost:.4g}")
         table.add_row(*numbers, metric.text(point.score))
-    console.print(table)
+    print_whole(console, table)
     content = [
         {
             "average_bits": point.average_bits,

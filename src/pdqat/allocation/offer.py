@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from pdqat.allocation.choices import CANDIDATES, Bits, candidates_in, choices
-from pdqat.allocation.prices import dual_prices, predicted_costs
+from pdqat.allocation.prices import Price, dual_prices, predict
 from pdqat.allocation.program import Costs
 from pdqat.batches import Batches
 from pdqat.errors import InputError
@@ -22,6 +22,8 @@ class Offer:
 
     by: str
     """What the prices go by: a ranking, or "distances" where no multiplier is above 0."""
+    prices: Mapping[str, Price]
+    """Of the layers that can choose."""
     costs: Costs
     """Per layer and precision; a layer with one precision can't choose."""
     sizes: Mapping[str, LayerSize]
@@ -64,7 +66,7 @@ def offer(
     if by == "dual":
         scores, basis = dual_prices(scores)
         goes_by = basis if basis == "distances" else by
-    costs = predicted_costs(problem, judges, scores, by == "dual", choices(free, candidates, pinned))
-    table = {layer: costs.get(layer, {named[layer]: 0.0}) for layer in named if layer not in excluded}
+    predicted = predict(problem, judges, scores, by == "dual", choices(free, candidates, pinned))
+    table = {layer: predicted.costs.get(layer, {named[layer]: 0.0}) for layer in named if layer not in excluded}
     sizes = layer_sizes(problem.net)
-    return Offer(goes_by, table, {layer: sizes[layer] for layer in table}, named, excluded)
+    return Offer(goes_by, predicted.prices, table, {layer: sizes[layer] for layer in table}, named, excluded)

@@ -1,1 +1,1 @@
-"""The commands of `pdqat`, one file each: words and flags, no logic."""
+"""What the commands of `pdqat` do, one file each: from flags to calls and tables, no logic."""

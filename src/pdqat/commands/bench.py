@@ -5,11 +5,9 @@ import json
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
-from pdqat.commands.arguments import add_own_code
 from pdqat.commands.export import open_trained
 from pdqat.deployment.bench import measure, show_timed
 from pdqat.deployment.export import write_float
@@ -17,22 +15,7 @@ from pdqat.deployment.formats import check_runnable
 from pdqat.errors import InputError
 
 
-def add_command(commands: Any) -> None:
-    """Add it to the command line."""
-    parser = commands.add_parser(
-        "bench",
-        help="time a file beside the float32 export of the same model",
-        description="Latency and throughput in the installed runtimes, in turns with the float32 export of the model.",
-    )
-    parser.set_defaults(command=run_bench)
-    parser.add_argument("file", type=Path, metavar="FILE", help="an ONNX file, or the .xml of OpenVINO's")
-    parser.add_argument("--run", type=Path, metavar="RUN", help="its run folder (default: the folder of the file)")
-    parser.add_argument("--plan", type=Path, metavar="PLAN", help="the plan that it was exported with")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    add_own_code(parser)
-
-
-def run_bench(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Time the file and show it."""
     check_runnable(options.file)
     folder = options.run or options.file.parent

@@ -2,36 +2,16 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from pdqat.batches import Batches
-from pdqat.commands.arguments import add_own_code
 from pdqat.config.trained import Trained
 from pdqat.deployment.export import export
 from pdqat.deployment.formats import FORMATS
 
 
-def add_command(commands: Any) -> None:
-    """Add it to the command line."""
-    parser = commands.add_parser(
-        "export",
-        help="write a run's low-precision model as a file of integers",
-        description="Write a run's best model as integers, and verify the file in the installed runtimes.",
-    )
-    parser.set_defaults(command=run_export)
-    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    about = "; ".join(f"{form.name}: {form.about}" for form in FORMATS.values())
-    parser.add_argument("--format", choices=list(FORMATS), default="onnx", help=f"{about} (default: onnx)")
-    names = ", ".join(form.file for form in FORMATS.values())
-    parser.add_argument("--out", type=Path, metavar="FILE", help=f"(default: in the run folder {names})")
-    parser.add_argument("--plan", type=Path, metavar="PLAN", help="another plan than the run's")
-    parser.add_argument("--pack", action="store_true", help="store weights in the bits that they need")
-    add_own_code(parser)
-
-
-def run_export(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
     """Write the file and show what was found."""
     console = Console()
     with console.status("opening the run") as status:

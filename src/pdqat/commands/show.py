@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -11,15 +10,8 @@ from rich.table import Table
 
 from pdqat.errors import InputError
 from pdqat.runs.folder import Run
+from pdqat.terminal import print_whole
 from pdqat.training.summary import summary_parts
-
-
-def add_command(commands: Any) -> None:
-    """Add it to the command line."""
-    show = commands.add_parser("show", help="show the final tables of a run again")
-    show.set_defaults(command=_show)
-    show.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    show.add_argument("--json", action="store_true", help="print the summary as JSON")
 
 
 def show_summary(console: Console, summary: Mapping[str, Any], folder: str) -> None:
@@ -30,16 +22,17 @@ def show_summary(console: Console, summary: Mapping[str, Any], folder: str) -> N
         raise InputError(f"{folder}/summary.json is damaged: it holds no summary ({type(error).__name__})") from error
     for part in parts:
         if isinstance(part, Table):
-            console.print(part)
+            print_whole(console, part)
         else:
             console.print(part, highlight=False)
     console.print(f"run folder: {folder}", highlight=False, soft_wrap=True, markup=False)
 
 
-def _show(options: argparse.Namespace) -> None:
-    run = Run.open(options.run)
-    summary = run.summary()
+def run(options: argparse.Namespace) -> None:
+    """Show what the run folder holds."""
+    shown = Run.open(options.run)
+    summary = shown.summary()
     if options.json:
         print(json.dumps(summary, indent=2))
     else:
-        show_summary(Console(), summary, str(run.path))
+        show_summary(Console(), summary, str(shown.path))

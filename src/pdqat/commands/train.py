@@ -1,57 +1,38 @@
 """`pdqat train`."""
 
 import argparse
-import dataclasses
-from pathlib import Path
+import shlex
 from typing import Any
 
 from rich.console import Console
 
-from pdqat.commands.config_flags import add_config_flags, given_flags
 from pdqat.commands.show import show_summary
 from pdqat.config.new_run import Given, Ready, new_run, stopped_run
-from pdqat.config.presets import PRESETS
-from pdqat.config.train_config import Method, TrainConfig
+from pdqat.config.own_code import is_own
+from pdqat.config.train_config import Method
 from pdqat.config.training import trainer_of
 from pdqat.errors import InputError
+from pdqat.flags.config_flags import given_flags
 from pdqat.process import keep_freed_memory
 from pdqat.training.progress import TrainingProgress
 
 OWN_CODE = ("model", "data")
 
 
-def add_command(commands: Any) -> None:
-    """Add it to the command line."""
-    train = commands.add_parser(
-        "train",
-        help="train a network under precision constraints",
-        description="Train a network to do its task while staying close to its own low-precision version. "
-        "Every option but --out, --resume, --from and --plan is also a key of the file given with --config (with "
-        "underscores).",
-        argument_default=argparse.SUPPRESS,
-    )
-    train.set_defaults(command=_train, resume=None, config=None, preset=None, out=None, plan_file=None, source=None)
-    train.add_argument("--config", type=Path, metavar="FILE", help="TOML file with any of the options below")
-    presets = ", ".join(PRESETS)
-    train.add_argument("--preset", metavar="NAME", help=f"start from a set of options: {presets}")
-    train.add_argument("--out", type=Path, metavar="DIR", help="run folder to make; by default a new one below runs/")
-    explained = {field.name: field.metadata["help"] for field in dataclasses.fields(TrainConfig)}
-    train.add_argument("--plan", type=Path, dest="plan_file", metavar="FILE", help=explained["plan"])
-    train.add_argument(
-        "--from",
-        type=Path,
-        dest="source",
-        metavar="RUN",
-        help="go on from a finished run: its options unless given here, its best weights, its multipliers",
-    )
-    train.add_argument("--resume", type=Path, metavar="RUN", help="continue the run in this folder")
-    add_config_flags(train)
-
-
-def _train(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace) -> None:
+    """Train into a run folder, and show how it ended."""
     ready = _ready(options, given_flags(options))
     keep_freed_memory()
     console = Console()
+    try:
+        summary = _trained(ready, console)
+    except KeyboardInterrupt as stop:
+        stop.add_note(_continuing(ready))
+        raise
+    show_summary(console, summary, str(ready.run.path))
+
+
+def _trained(ready: Ready, console: Console) -> dict[str, Any]:
     with ready.run.locked():
         progress = TrainingProgress(console)
         trainer = trainer_of(ready.run, ready.config, ready.loaders, ready.problem, [progress])
@@ -59,8 +40,14 @@ def _train(options: argparse.Namespace) -> None:
         if trainer.compile_problem is not None:
             console.print(f"Training without --compile: {trainer.compile_problem}", markup=False)
         with progress:
-            history = trainer.train()
-    show_summary(console, history.summary, str(ready.run.path))
+            return trainer.train().summary
+
+
+def _continuing(ready: Ready) -> str:
+    """The command that continues the run; own code has to be named again."""
+    names = {name: getattr(ready.config, name) for name in OWN_CODE}
+    own = [word for name, path in names.items() if is_own(path) for word in (f"--{name}", path)]
+    return shlex.join(["pdqat", "train", "--resume", str(ready.run.path), *own])
 
 
 def _ready(options: argparse.Namespace, flags: dict[str, Any]) -> Ready:

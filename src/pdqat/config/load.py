@@ -13,6 +13,7 @@ from pdqat.description import rebuild
 from pdqat.duals import DualRule
 from pdqat.errors import InputError
 from pdqat.lagrangian import Loss
+from pdqat.layers.interface import OutputChoice
 from pdqat.quantizers import Scheme
 from pdqat.runs.checkpoints import load_checkpoint, load_example
 from pdqat.runs.folder import Run
@@ -27,6 +28,7 @@ def load(
     *,
     checkpoint: str = "best",
     quantizer: Scheme | None = None,
+    output: OutputChoice | None = None,
     constraints: Sequence[Constraint] | None = None,
     duals: DualRule | None = None,
 ) -> Problem:
@@ -41,6 +43,7 @@ def load(
         loss: the task loss, if it was not one of torch's functions, such as `F.cross_entropy`.
         checkpoint: "best", the chosen model, or "last".
         quantizer: the scheme, if it was an own one.
+        output: the function that chooses the tensor to compare, if it was one.
         constraints: all constraints, if one of them was of an own class.
         duals: the dual rule, if it was of an own class.
 
@@ -80,6 +83,7 @@ def load(
         load_example(run.example),
         loss,
         quantizer=quantizer,
+        output=output,
         constraints=constraints,
         duals=duals,
     )

@@ -11,14 +11,27 @@ from typing import Any, Union, get_args, get_origin
 from pdqat.allocation.budget import BUDGET_FORM, Budget
 from pdqat.errors import InputError
 from pdqat.precision import Precision
+from pdqat.suggestions import did_you_mean
 
 
-def option(default: Any, text: str, check: Callable[[Any], str | None] | None = None) -> Any:
-    """A field of the configuration: its default, what `--help` says, and what is wrong with a value, if anything."""
-    metadata = {"help": text, "check": check}
+def option(
+    default: Any, text: str, check: Callable[[Any], str | None] | None = None, *, one_of: Sequence[str] = ()
+) -> Any:
+    """A field of the configuration: its default, what `--help` says, and what is wrong with a value, if anything.
+
+    With `one_of` its value is one of a few words.
+    """
+    metadata = {"help": text, "check": _among(one_of) if one_of else check, "one_of": tuple(one_of)}
     if isinstance(default, list | dict):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def _among(words: Sequence[str]) -> Callable[[Any], str | None]:
+    def check(value: Any) -> str | None:
+        return None if value in words else f"must be one of {', '.join(words)}{did_you_mean(value, words)}"
+
+    return check
 
 
 def at_least(lowest: float, highest: float | None = None) -> Callable[[Any], str | None]:
@@ -57,11 +70,6 @@ def device_name(value: str) -> str | None:
 def part(value: float) -> str | None:
     """Of a whole."""
     return None if 0 < value <= 1 else "must be above 0 and at most 1"
-
-
-def one_of(allowed: Sequence[str]) -> Callable[[Any], str | None]:
-    """One of a few words."""
-    return lambda value: None if value in allowed else f"must be one of {', '.join(allowed)}"
 
 
 def precisions(value: Any) -> str | None:
@@ -106,7 +114,7 @@ def typed(name: str, value: Any, hint: Any) -> Any:
         return {key: typed(f"{name}.{key}", each, get_args(hint)[1]) for key, each in value.items()}
     if issubclass(hint, StrEnum):
         if value not in list(hint):
-            raise InputError(f"{name} must be one of {', '.join(hint)}, not {value!r}")
+            raise InputError(f"{name} must be one of {', '.join(hint)}{did_you_mean(value, hint)}, not {value!r}")
         return hint(value)
     if isinstance(value, int) and abs(value) >= 2**63:
         raise InputError(f"{name} is too large; whole numbers must be below 2^63")

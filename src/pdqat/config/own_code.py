@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pdqat.errors import InputError
+from pdqat.suggestions import did_you_mean
 
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -28,7 +29,8 @@ def named_or_own(names: Sequence[str]) -> Callable[[str], str | None]:
     def check(value: str) -> str | None:
         if value in names or _PATH.fullmatch(value):
             return None
-        return f"must be one of {', '.join(names)}, or an import path such as mypackage.module:function"
+        meant = did_you_mean(value, names)
+        return f"must be one of {', '.join(names)}, or an import path such as mypackage.module:function{meant}"
 
     return check
 

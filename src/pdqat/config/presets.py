@@ -6,10 +6,10 @@ from typing import Any
 
 from pdqat.config.old_keys import modern
 from pdqat.config.train_config import TrainConfig
-from pdqat.constraints import OutputDistance
 from pdqat.errors import InputError
 from pdqat.precision import Precision
 from pdqat.runs.folder import Run
+from pdqat.suggestions import did_you_mean
 
 PAPER_OUTPUT_TOLERANCES = {"8": 0.0039, "4": 0.1, "2": 0.7, "1": 0.9}
 """What Table 1 was made with."""
@@ -58,16 +58,18 @@ def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[s
     known = [each.name for each in dataclasses.fields(TrainConfig)]
     unknown = [key for key in given if key not in known]
     if unknown:
-        raise InputError(f"unknown key {unknown[0]!r} in the configuration; the keys are preset, {', '.join(known)}")
+        meant = did_you_mean(unknown[0], known)
+        keys = f"preset, {', '.join(known)}"
+        raise InputError(f"unknown key {unknown[0]!r} in the configuration{meant}; the keys are {keys}")
     if preset is not None and preset not in list(PRESETS):
-        raise InputError(f"unknown preset {preset!r}; choose one of {', '.join(PRESETS)}")
+        raise InputError(
+            f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}; choose one of {', '.join(PRESETS)}"
+        )
     values = {**(PRESETS[preset] if preset else {}), **given}
     config = TrainConfig(**values)
     if config.take_over and config.init is None:
         raise InputError("take_over takes from the checkpoint in init, which is not given")
-    is_as_published = (
-        config.output_distance is OutputDistance.CROSS_ENTROPY and len(config.bits) == 1 and not config.plan
-    )
+    is_as_published = config.output_distance == "cross-entropy" and len(config.bits) == 1 and not config.plan
     if preset == "paper" and is_as_published and "output_tolerance" not in given:
         return dataclasses.replace(
             config, output_tolerance=PAPER_OUTPUT_TOLERANCES.get(str(Precision.parse(config.bits[0])))

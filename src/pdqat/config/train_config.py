@@ -5,18 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, get_type_hints
 
-from pdqat import data, models
 from pdqat.allocation.choices import CANDIDATES
-from pdqat.config import options
+from pdqat.config import options, words
 from pdqat.config.options import option
 from pdqat.config.own_code import named_or_own
-from pdqat.constraints import OutputDistance
-from pdqat.duals import DUAL_RULES
 from pdqat.errors import InputError
-from pdqat.layers import Distance, Gradient
 from pdqat.precision import Precision
-from pdqat.quantizers import SCHEMES
-from pdqat.training.settings import Schedule
 
 
 class Method(StrEnum):
@@ -55,8 +49,8 @@ class TrainConfig:
 
     data: str = option(
         "digits",
-        f"data set: {', '.join(data.NAMES)}, or an own function as package.module:function",
-        named_or_own(data.NAMES),
+        f"data set: {', '.join(words.DATA)}, or an own function as package.module:function",
+        named_or_own(words.DATA),
     )
     data_path: str | None = option(None, "archive or folder of the data; needed for 'folder'")
     image_size: int = option(32, "height and width to which images of 'folder' are resized", options.at_least(1))
@@ -66,8 +60,8 @@ class TrainConfig:
 
     model: str = option(
         "preresnet-small",
-        f"network: {', '.join(models.NAMES)}, or an own function as package.module:function",
-        named_or_own(models.NAMES),
+        f"network: {', '.join(words.MODELS)}, or an own function as package.module:function",
+        named_or_own(words.MODELS),
     )
     width: int = option(1, "factor on the number of channels", options.at_least(1))
     init: str | None = option(None, "start from the weights in this file (safetensors, torch, or a run's checkpoint)")
@@ -84,32 +78,35 @@ class TrainConfig:
     )
     budget: str | None = option(
         None,
-        "what the plan may use, such as '2.5 bits' or '40 KB': bits are chosen anew by the multipliers",
+        "what the plan may use, such as '2.5 bits', '12.5 %' of float32 or '40 KB': bits are chosen anew by the "
+        "multipliers",
         options.budget,
     )
     budget_bits: list[str] = option(list(CANDIDATES), "precisions to choose from under a budget", options.precisions)
     replan: list[float] = option(
         [0.3, 0.6], "parts of the epochs after which bits are chosen under the budget", options.between(0, 1)
     )
-    quantizer: str = option("dorefa", f"quantiser: {', '.join(SCHEMES)}", options.one_of(tuple(SCHEMES)))
+    quantizer: str = option("dorefa", "quantiser", one_of=words.QUANTIZERS)
 
     integer_sums: bool = option(
         False, "round what residual additions add to 8 bits of one step, as deployment in integers needs it"
     )
 
     method: Method = option(Method.PDQAT_LAYERS, "what to train")
-    gradient: Gradient = option(
-        Gradient.NORMS, "what the gradient of the output constraint may reach through low precision"
+    gradient: str = option(
+        "norms",
+        "what the gradient of the output constraint may reach through low precision",
+        one_of=words.GRADIENTS,
     )
     tied_norms: bool = option(False, "let batch norms of a plan share the affine parameters of the full-precision ones")
 
-    output_distance: OutputDistance = option(OutputDistance.KL, "distance of the two outputs")
+    output_distance: str = option("kl", "distance of the two outputs", one_of=words.OUTPUT_DISTANCES)
     output_tolerance: float | None = option(
         None, "tolerance of the output; without it 1/(2^bits - 1), squared for kl", options.at_least(0)
     )
     level: Level = option(Level.LAYER, "what the constraints below the output speak of")
     blocks: list[str] = option([], "names of the blocks, for level 'block'")
-    layer_distance: Distance = option(Distance.RELATIVE, "distance of a layer's two sides")
+    layer_distance: str = option("relative", "distance of a layer's two sides", one_of=words.LAYER_DISTANCES)
     layer_tolerance: float | None = option(
         None, "tolerance of layers; without it 1/(2^bits - 1), squared for the relative distance", options.at_least(0)
     )
@@ -127,9 +124,7 @@ class TrainConfig:
         0.25, "part of each batch, drawn at random, on which training estimates layer distances", options.part
     )
 
-    dual_rule: str = option(
-        "ascent", f"how multipliers follow slacks: {', '.join(DUAL_RULES)}", options.one_of(tuple(DUAL_RULES))
-    )
+    dual_rule: str = option("ascent", "how multipliers follow slacks", one_of=words.DUAL_RULES)
     dual_rate: float | None = option(
         None, "step size of the multipliers; without it 0.01, and 0.5 for multiplicative", options.at_least(0)
     )
@@ -144,7 +139,9 @@ class TrainConfig:
     epochs: int = option(100, "passes over the training images", options.at_least(1))
     batch_size: int = option(128, "images a step", options.at_least(2))
     lr: float = option(1e-3, "learning rate of Adam: the initial one, or the highest of one-cycle", options.above_zero)
-    schedule: Schedule = option(Schedule.STEPS, "decay at milestones, or one-cycle: up in a line, down in a cosine")
+    schedule: str = option(
+        "steps", "decay at milestones, or one-cycle: up in a line, down in a cosine", one_of=words.SCHEDULES
+    )
     milestones: list[float] = option(
         [0.5, 0.75, 0.9],
         "parts of the epochs after which the rate is decayed, for schedule steps",
@@ -196,7 +193,7 @@ def _check_together(config: TrainConfig) -> None:
     if config.blocks and config.level is not Level.BLOCK:
         raise InputError(f"blocks are named, but level is {config.level.value!r}; set level to 'block'")
     pdqat = config.method in (Method.PDQAT_OUTPUT, Method.PDQAT_LAYERS)
-    if config.quantizer == "lsq" and pdqat and config.gradient is not Gradient.STRAIGHT_THROUGH:
+    if config.quantizer == "lsq" and pdqat and config.gradient != "straight-through":
         raise InputError(
             "quantizer 'lsq' learns its step by a straight-through gradient: "
             "use method 'ste', or gradient 'straight-through'"

@@ -31,6 +31,7 @@ def with_plan(net: Network, plan: Plan) -> Network:
         net.example,
         [new],
         quantizer=how.scheme,
+        output=how.interface.output,
         tied_norms=how.tied_norms,
         integer_sums=how.integer_sums,
     )

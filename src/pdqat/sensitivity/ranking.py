@@ -55,7 +55,7 @@ class Ranking:
     def table(self) -> Table:
         """With a bar for every score."""
         table = new_table(f"layers by {self.by}: the longer the bar, the larger the need")
-        table.add_column("layer", no_wrap=True)
+        table.add_column("layer", overflow="fold")
         table.add_column("", no_wrap=True)
         multiplier = ["multiplier"] if self.by != "dual" else []
         for heading in ("score", *multiplier, "moved", "off", "distance", "slack", "tolerance", "params", "MACs"):

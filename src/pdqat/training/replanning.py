@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.choices import CANDIDATES, Bits, candidates_in, choices
-from pdqat.allocation.prices import predicted_costs
+from pdqat.allocation.prices import predict
 from pdqat.allocation.program import Solution, cheapest_plan
 from pdqat.batches import Batches
 from pdqat.errors import InputError
@@ -30,7 +30,7 @@ class Replanning:
     """A budget, and when bits are chosen under it.
 
     Args:
-        budget: what the plan may use: "2.5 bits" on average, "40 KB", "0.5 GBOPs".
+        budget: what the plan may use: "2.5 bits" on average, "12.5 %" of float32, "40 KB", "0.5 GBOPs".
         bits: the precisions to choose from; all with quantised weights, since others leave no multiplier to go by.
         at: the parts of the epochs after which bits are chosen.
         layers: precision by layer name or pattern that is not to be chosen; those in full precision don't count.
@@ -85,7 +85,7 @@ class Replanning:
         if not any(scores.values()):
             scores, by = dict.fromkeys(scores, 1.0), "distances"
         allowed = self._choices(problem)
-        costs = predicted_costs(problem, judges, scores, True, {layer: allowed[layer] for layer in scores})
+        costs = predict(problem, judges, scores, True, {layer: allowed[layer] for layer in scores}).costs
         table = {layer: costs.get(layer, dict.fromkeys(precisions, 0.0)) for layer, precisions in allowed.items()}
         sizes = self._sizes(problem)
         return Replan(cheapest_plan(table, {layer: sizes[layer] for layer in table}, self.budget), by)

@@ -1,0 +1,37 @@
+"""The words that options take, known without importing what they name.
+
+So `--help` answers at once, and a misspelt word is refused before torch is imported. The tests hold every list to the
+registry that it speaks of.
+"""
+
+DATA = ("digits", "cifar10", "cifar100", "folder")
+FETCHED_DATA = ("cifar10", "cifar100")
+MODELS = ("preresnet20", "preresnet32", "preresnet56", "preresnet-small", "resnet20", "resnet32", "resnet56")
+QUANTIZERS = ("dorefa", "dorefa-unscaled", "dorefa-int8", "uniform", "uniform-channel", "lsq")
+GRADIENTS = ("exact", "norms", "straight-through")
+OUTPUT_DISTANCES = ("cross-entropy", "kl", "squared")
+LAYER_DISTANCES = ("squared", "absolute", "relative")
+DUAL_RULES = ("ascent", "nupi", "multiplicative")
+SCHEDULES = ("steps", "one-cycle")
+PRESETS = ("quickstart", "paper", "deployable")
+
+RANKINGS = ("dual", "hessian", "gradient", "only-low", "only-high", "distance", "random", "first-and-last")
+JUDGES = 1000
+"""Images that judge layers."""
+
+FORMATS = {
+    "onnx": "integer kernels in ONNX Runtime and OpenVINO",
+    "openvino": "the same for OpenVINO alone, with its binary kernel at 1 bit",
+    "qonnx": "the simulated network for FPGA tools",
+    "torch": "a program of torch.export",
+}
+SUITES = (
+    *("table1", "ablation-output", "ablation-layer", "figure1", "duals"),
+    *("schedule", "gap", "gap-1bit", "settling"),
+)
+PROTOCOLS = {
+    "full": "the paper's: width 5, 100 epochs",
+    "budget": "for two CPU cores: width 1, 10 epochs",
+    "quick": "the budget on 10,000 of the images, in a quarter of the time",
+    "trial": "two epochs on the digits, to see that everything works",
+}

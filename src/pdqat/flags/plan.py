@@ -1,0 +1,59 @@
+"""The flags of `pdqat plan`."""
+
+from pathlib import Path
+from typing import Any
+
+from pdqat.allocation.choices import CANDIDATES
+from pdqat.flags.arguments import Pairs
+from pdqat.flags.sensitivity import add_ranking
+
+
+def add_command(commands: Any) -> None:
+    """Add it to the command line."""
+    parser = commands.add_parser(
+        "plan",
+        help="choose every layer's bits under a budget",
+        description="The plan with the least predicted cost under a budget, solved exactly.",
+    )
+    parser.set_defaults(command="pdqat.commands.plan:run")
+    add_ranking(parser)
+    goal = parser.add_mutually_exclusive_group(required=True)
+    goal.add_argument(
+        "--budget",
+        metavar="TEXT",
+        help="such as '2.5 bits', '12.5 %%' of the weights' size in float32, '40 KB' or '0.5 GBOPs'",
+    )
+    goal.add_argument(
+        "--frontier",
+        action="store_true",
+        help="plans of all sizes, with predicted cost and accuracy, as table and picture",
+    )
+    parser.add_argument(
+        "--bits",
+        default=",".join(CANDIDATES),
+        metavar="LIST",
+        help=f"precisions to choose from (default: {','.join(CANDIDATES)})",
+    )
+    parser.add_argument(
+        "--pin",
+        nargs="+",
+        action=Pairs,
+        of_numbers=False,
+        default={},
+        metavar="PATTERN=X",
+        help="precision of layers that is not to be chosen",
+    )
+    parser.add_argument(
+        "--exclude",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="PATTERN",
+        help="layers to keep in full precision, which the budget does not count",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="where to write the plan (default: RUN/plan.toml, or RUN/frontier.json)",
+    )

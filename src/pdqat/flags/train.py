@@ -1,0 +1,64 @@
+"""The flags of `pdqat train`: a file, a preset or a run to start from, and one for every field of TrainConfig."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pdqat.config import words
+from pdqat.flags.config_flags import HELP, add_config_flag
+
+PRESET = f"start from a set of options: {', '.join(words.PRESETS)}"
+FROM = "go on from a finished run: its options unless given here, its best weights, its multipliers"
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "preset": {"metavar": "NAME", "help": PRESET},
+    "config": {"type": Path, "metavar": "FILE", "help": "TOML file with any of the options, with underscores"},
+    "plan": {"type": Path, "dest": "plan_file", "metavar": "FILE", "help": HELP["plan"]},
+    "from": {"type": Path, "dest": "source", "metavar": "RUN", "help": FROM},
+    "out": {"type": Path, "metavar": "DIR", "help": "run folder to make; by default a new one below runs/"},
+    "resume": {"type": Path, "metavar": "RUN", "help": "continue the run in this folder"},
+}
+"""Flags that are no fields of TrainConfig."""
+
+HEADINGS: dict[str, tuple[str, ...]] = {
+    "what matters most": (
+        *("preset", "data", "model", "bits", "epochs"),
+        *("budget", "plan", "from", "out", "resume"),
+    ),
+    "method": ("method", "gradient", "quantizer", "tied_norms", "integer_sums"),
+    "data": ("data_path", "image_size", "train_images", "validation", "augment", "batch_size"),
+    "model": ("width", "init", "take_over"),
+    "bits of single layers": ("layers", "budget_bits", "replan"),
+    "constraints": (
+        *("output_distance", "output_tolerance", "level", "blocks", "layer_distance", "layer_tolerance"),
+        *("tolerances", "tolerance_price", "layer_sample"),
+    ),
+    "multipliers": (
+        *("dual_rule", "dual_rate", "dual_damping", "dual_nu", "dual_every", "dual_slack", "dual_samples"),
+    ),
+    "steps": ("lr", "schedule", "milestones", "decay", "accumulate", "clip_norm", "patience"),
+    "the run": ("config", "seed", "device", "threads", "amp", "compile", "compile_fallback"),
+}
+
+
+def add_command(commands: Any) -> None:
+    """Add it to the command line."""
+    parser = commands.add_parser(
+        "train",
+        help="train a network under precision constraints",
+        description="Train a network to do its task while staying close to its own low-precision version. Every "
+        "option but --out, --resume, --from and --plan is also a key of the file given with --config.",
+        usage="%(prog)s [OPTION ...]",
+        argument_default=argparse.SUPPRESS,
+        add_help=False,  # it comes last here
+    )
+    others = dict.fromkeys(("resume", "config", "preset", "out", "plan_file", "source"))
+    parser.set_defaults(command="pdqat.commands.train:run", **others)
+    for heading, names in HEADINGS.items():
+        group = parser.add_argument_group(heading)
+        for name in names:
+            if name in OTHERS:
+                group.add_argument(f"--{name}", **OTHERS[name])
+            else:
+                add_config_flag(group, name)
+    group.add_argument("-h", "--help", action="help", help="show this message and exit")

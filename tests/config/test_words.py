@@ -1,0 +1,34 @@
+"""The words that options take are those of the registries."""
+
+from pdqat import data, models
+from pdqat.config import words
+from pdqat.config.presets import PRESETS
+from pdqat.constraints import OutputDistance
+from pdqat.deployment.formats import FORMATS
+from pdqat.duals import DUAL_RULES
+from pdqat.layers import Distance, Gradient
+from pdqat.paper.protocols import PROTOCOLS
+from pdqat.paper.suites import SUITES
+from pdqat.quantizers import SCHEMES
+from pdqat.sensitivity import RANKINGS, SAMPLES
+from pdqat.training.settings import Schedule
+
+
+def test_they_are_the_names_in_the_registries() -> None:
+    assert words.DATA == data.NAMES
+    assert words.MODELS == models.NAMES
+    assert tuple(SCHEMES) == words.QUANTIZERS
+    assert tuple(Gradient) == words.GRADIENTS
+    assert tuple(OutputDistance) == words.OUTPUT_DISTANCES
+    assert tuple(Distance) == words.LAYER_DISTANCES
+    assert tuple(DUAL_RULES) == words.DUAL_RULES
+    assert tuple(Schedule) == words.SCHEDULES
+    assert tuple(PRESETS) == words.PRESETS
+    assert tuple(RANKINGS) == words.RANKINGS
+    assert tuple(SUITES) == words.SUITES
+
+
+def test_what_is_said_of_them_is_the_same() -> None:
+    assert {name: form.about for name, form in FORMATS.items()} == words.FORMATS
+    assert {name: protocol.about for name, protocol in PROTOCOLS.items()} == words.PROTOCOLS
+    assert words.JUDGES == SAMPLES
