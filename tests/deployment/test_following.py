@@ -68,6 +68,12 @@ class InPlace(Own):
         return self.middle(x * 0.5 + kept)  # type: ignore[no-any-return]
 
 
+class DroppedInPlace(Own):
+    def between(self, x: Tensor) -> Tensor:
+        y: Tensor = self.middle(F.dropout(x[:, :], 0.5, self.training, inplace=True).relu_())
+        return F.dropout(y.flip(-1), 0.5, self.training, inplace=True)
+
+
 class Interpolated(Own):
     def between(self, x: Tensor) -> Tensor:
         y: Tensor = self.middle(x).transpose(1, 2)
@@ -76,7 +82,7 @@ class Interpolated(Own):
         return y.transpose(1, 2)
 
 
-FORWARDS: list[type[Own]] = [ByShape, Arithmetic, Slices, Attention, InPlace, Interpolated]
+FORWARDS: list[type[Own]] = [ByShape, Arithmetic, Slices, Attention, InPlace, DroppedInPlace, Interpolated]
 
 
 def prepared(model: nn.Module, inputs: Any, **options: Any) -> Network:

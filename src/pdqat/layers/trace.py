@@ -91,8 +91,11 @@ def trace(
         calls.append(LayerCall(len(calls), name, reads=sources(given.grad_fn, made)))
         if output.grad_fn is None:
             result.hidden.add(name)
-        else:
-            made[output.grad_fn] = calls[-1]
+            return
+        made[output.grad_fn] = calls[-1]
+        base = output._base  # an in-place function would cut a view off, not what it is a view of
+        if base is not None and base.grad_fn is not None:
+            made.setdefault(base.grad_fn, calls[-1])
 
     def after_norm(name: str, given: Tensor, output: Tensor) -> None:
         ends.append(given.grad_fn)
