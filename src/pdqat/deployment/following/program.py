@@ -61,7 +61,10 @@ def program_of(net: Network, inputs: Any, given: Sequence[str]) -> fx.GraphModul
     except InputError:
         raise
     except Exception as error:  # it raises many kinds
-        raise InputError(f"can't follow the model's graph: {_reason(error)}") from error
+        raise InputError(
+            f"can't follow the model's graph: {_reason(error)}; its forward may not decide by the numbers in tensors, "
+            "nor by how many samples there are"
+        ) from error
     return _Rewriting(net, program, given, outputs).module()
 
 

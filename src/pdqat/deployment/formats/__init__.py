@@ -142,8 +142,9 @@ def _open_qonnx(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]
 
 def _write_program(model: Deployable, path: Path, _: bool) -> None:
     batch, example = torch.export.Dim("batch", min=1), of_two_or_more(model.read_example)
+    module = model.frozen.module  # which says itself what can't be exported
     try:
-        program = torch.export.export(model.frozen.module, example, dynamic_shapes=tuple({0: batch} for _ in example))
+        program = torch.export.export(module, example, dynamic_shapes=tuple({0: batch} for _ in example))
     except Exception as error:  # it raises many kinds
         raise InputError(f"torch.export can't take the model: {str(error).splitlines()[0]}") from error
     buffer = io.BytesIO()

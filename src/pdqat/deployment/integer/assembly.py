@@ -83,7 +83,10 @@ class Assembly:
                 self._made[key] = self.call(name, rounding, base.node)
             else:
                 if not codes.has_zero:
-                    raise InputError(f"layer {name} can't be exported: it reads signs (1 bit) of real numbers")
+                    raise InputError(
+                        f"layer {name} can't be exported: it reads signs (1 bit) of real numbers; give its activations "
+                        "2 bits or more, or let it read a quantised layer directly"
+                    )
                 node = self.real(value)
                 self._made[key] = self.call(
                     name, ToCodes(codes.factor, codes.step, codes.low, codes.high, codes.is_summand), node

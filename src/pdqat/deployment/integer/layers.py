@@ -45,7 +45,10 @@ def convolution(name: str, layer: Any) -> dict[str, Any]:
     if isinstance(layer, OwnForward):
         return _own_options(name, layer)
     if getattr(layer, "padding_mode", "zeros") != "zeros":
-        raise InputError(f"layer {name} can't be exported: its padding mode is {layer.padding_mode!r}, not zeros")
+        raise InputError(
+            f"layer {name} can't be exported: its padding mode is {layer.padding_mode!r}, not zeros; pad in front of "
+            "it, by F.pad or a module such as nn.ReflectionPad2d"
+        )
     options = {"stride": layer.stride, "padding": layer.padding, "dilation": layer.dilation, "groups": layer.groups}
     if is_transposed(layer):
         return {**options, "output_padding": tuple(layer.output_padding)}
@@ -79,7 +82,10 @@ def _padding(name: str, padding: Any, dilation: tuple[int, ...], kernel: tuple[i
         return (0,) * len(kernel)
     if padding == "same":
         if any(size % 2 == 0 for size in kernel):
-            raise InputError(f"layer {name} can't be exported: padding 'same' with an even kernel is uneven")
+            raise InputError(
+                f"layer {name} can't be exported: padding 'same' with an even kernel is uneven; pad in front of "
+                "it, by F.pad"
+            )
         return tuple(d * (size - 1) // 2 for d, size in zip(dilation, kernel, strict=True))
     return tuple(padding)
 
