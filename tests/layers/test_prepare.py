@@ -167,6 +167,17 @@ def test_a_prepared_model_is_not_prepared_again() -> None:
     assert prepare(net.restore(), X, 4).plans.keys() == {"4-bit"}
 
 
+def test_a_model_that_makes_no_numbers_is_refused_and_left_as_it_was() -> None:
+    class Root(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return (x - x.mean()) ** 0.5
+
+    model = nn.Sequential(nn.Linear(4, 4), Root(), nn.Linear(4, 4), nn.Linear(4, 4))
+    with pytest.raises(InputError, match="'2' is given values that are not numbers or infinite for the example input"):
+        prepare(model, torch.rand(8, 4))
+    assert type(model[2]) is nn.Linear
+
+
 def test_layer_rules_are_by_name() -> None:
     with pytest.raises(InputError, match=r"layers are precisions by name or pattern, such as .*, not \['2'\]"):
         prepare(chain(3), X, layers=["2"])  # type: ignore[arg-type]

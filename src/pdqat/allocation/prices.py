@@ -73,13 +73,13 @@ def predict(
     own = {layer: plan_of(problem)[layer] for layer in choices}
     tried = dict.fromkeys([precision for allowed in choices.values() for precision in allowed] + list(own.values()))
     measured = candidate_distances(problem, batches, list(tried))
-    chosen = {layer: scores[layer] for layer in choices}
+    of_choosing = {layer: scores[layer] for layer in choices}
     if are_multipliers:
         tolerances = _tolerances(problem)
         held = {layer: max(tolerances[layer], measured[layer][own[layer]]) for layer in choices}
-        prices = multiplier_prices(chosen, held)
+        prices = multiplier_prices(of_choosing, held)
     else:
-        prices = score_prices(chosen, {layer: measured[layer][own[layer]] for layer in choices})
+        prices = score_prices(of_choosing, {layer: measured[layer][own[layer]] for layer in choices})
     costs = {
         layer: {
             precision: 0.0 if precision == FULL else prices[layer].cost(measured[layer][precision])

@@ -141,6 +141,9 @@ def _convert(net: Network, candidates: Candidates, norms: Mapping[str, nn.Module
         module.views.train(module.training)
         module.sums.train(module.training)
     calibrate(net, [module.name for module in aware])
+    for module in aware:
+        if not all(bool(scale.isfinite().all()) for scale in module.views.buffers()):
+            raise InputError(f"{module.name!r} is given values that are not numbers or infinite for the example input")
 
 
 def _round_sums(net: Network, streams: Iterable[frozenset[str]]) -> None:
