@@ -13,9 +13,8 @@ import torch
 from torch import Tensor, fx
 
 from pdqat.deployment.bounds.real import RealSpans
-from pdqat.deployment.bounds.span import SINGLE, Span, line
+from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, line
 from pdqat.deployment.integer.operations import (
-    SUMMAND_ZERO,
     IntegerProduct,
     LookUp,
     ProductSums,
@@ -25,6 +24,7 @@ from pdqat.deployment.integer.operations import (
     ToCodes,
     ToReal,
     per_channel,
+    shift_of,
 )
 from pdqat.errors import InputError
 
@@ -132,7 +132,8 @@ def _made(operation: RequantizedProduct | SumsToCodes | ToCodes, span: Span) -> 
     if isinstance(operation, SumsToCodes):
         return operation(span.middle), _rounded_sums(operation, span)
     scaled = span.through(lambda end: end * operation.factor / operation.step)
-    return operation(span.middle), _codes(scaled.rounded(SINGLE), operation)
+    shifting = torch.tensor(SINGLE * UNIT * shift_of(operation.low), dtype=torch.float64)
+    return operation(span.middle), _codes(scaled.rounded(SINGLE).widened(shifting), operation)
 
 
 def shape(tensor: Tensor) -> str:
@@ -156,18 +157,18 @@ def _meeting(sums: Span, operation: IntegerProduct | SumsToCodes, *vectors: Tens
 
 def _requantized(operation: RequantizedProduct, sums: Span) -> Span:
     multiplier, offset = _meeting(sums, operation, operation.multiplier, operation.offset)
-    zero = SUMMAND_ZERO if operation.is_summand else 0
-    inexact = line(sums, multiplier, offset * multiplier, (offset * multiplier).abs() + zero)
+    inexact = line(sums, multiplier, offset * multiplier, (offset * multiplier).abs() + shift_of(operation.low))
     return _where_exact(operation, sums.through(operation.requantize), _codes(inexact, operation))
 
 
 def _rounded_sums(operation: SumsToCodes, sums: Span) -> Span:
     scale, shift = _meeting(sums, operation, operation.scale, operation.shift)
-    zero = SUMMAND_ZERO if operation.is_summand else 0
     held = Span(sums.low + operation.above, sums.high + operation.above)
     ends = operation(sums.low), operation(sums.high)  # the line may fall
     exact = Span(torch.minimum(*ends), torch.maximum(*ends))
-    return _where_exact(operation, exact, _codes(line(held, scale, shift, shift.abs() + zero), operation))
+    return _where_exact(
+        operation, exact, _codes(line(held, scale, shift, shift.abs() + shift_of(operation.low)), operation)
+    )
 
 
 def _codes(span: Span, operation: RequantizedProduct | SumsToCodes | ToCodes) -> Span:

@@ -21,7 +21,7 @@ def requantized_product(base: Product, functions: tuple[nn.Module, ...], codes: 
     """A product, functions of it and the rounding to codes, in one operation."""
     epilogue = _epilogue(base, functions, codes)
     fine = LARGEST_WEIGHT // max(int(base.weight.abs().max()), 1)
-    lines, sign = requantization(epilogue, base.low, base.high, codes.above_lowest, fine, codes.zero)
+    lines, sign = requantization(epilogue, base.low, base.high, codes.above_lowest, fine, codes.shift)
     factor = fine * sign * ~lines.constant
     weight = base.weight * factor.view(-1, *[1] * (base.weight.dim() - 1))
     return RequantizedProduct(
@@ -40,7 +40,7 @@ def requantized_product(base: Product, functions: tuple[nn.Module, ...], codes: 
 
 def rounded_product(base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> tuple[ProductSums, SumsToCodes]:
     """The same in two operations, by a line in real numbers: its offset is finer than a whole number."""
-    lines = sums_line(_epilogue(base, functions, codes), base.low, base.high, codes.above_lowest, 0, codes.zero)
+    lines = sums_line(_epilogue(base, functions, codes), base.low, base.high, codes.above_lowest, 0, codes.shift)
     sums = ProductSums(base.weight, convolution(base.name, base.layer), base.signed)
     return sums, _rounding(lines, 0, codes, _steepness(base.scale, functions, codes), sums.channel_dim)
 
@@ -64,7 +64,7 @@ def requantized_sum(base: Whole, functions: tuple[nn.Module, ...], codes: Codes)
         return _apply(functions, codes, (integers.double() * base.step).float())
 
     low, high = torch.full((channels,), base.low), torch.full((channels,), base.high)
-    lines = sums_line(epilogue, low, high, codes.above_lowest, base.above, codes.zero)
+    lines = sums_line(epilogue, low, high, codes.above_lowest, base.above, codes.shift)
     steepness = _steepness(torch.tensor(base.step, dtype=torch.float64), functions, codes)
     return _rounding(lines, base.above, codes, steepness, channel_dim=1)
 

@@ -26,7 +26,7 @@ from pdqat.deployment.integer.graph import (
 )
 from pdqat.deployment.integer.layers import convolution, is_transposed, layer_or_norm, plain_layer
 from pdqat.deployment.integer.names import SHAPE
-from pdqat.deployment.integer.operations import LARGEST_EXACT, LookUp, ToReal
+from pdqat.deployment.integer.operations import LARGEST_EXACT, SUMMAND_ZERO, LookUp, ToReal
 from pdqat.deployment.integer.values import EXACT_BITS, SIGNED_BELOW, Product, Real, Through, Value, Whole, through
 from pdqat.errors import InputError
 from pdqat.layers.kinds import PrecisionEmbedding
@@ -183,7 +183,7 @@ class _Freezer:
         codes = codes_of(quantizer, SUMMAND_BITS, name, is_summand=True)
         node = self._made.codes_of(value, codes, name)
         self._adds.append((name, str(node.target)))
-        return Whole(node, codes.value, codes.low, codes.high, codes.zero)
+        return Whole(node, codes.value, codes.low, codes.high, SUMMAND_ZERO)
 
     def _addition(self, node: fx.Node) -> Value:
         terms = [self._made.whole(self._values[term]) if isinstance(term, fx.Node) else None for term in node.args[:2]]

@@ -8,7 +8,7 @@ from torch import Tensor, fx, nn
 
 from pdqat.deployment.integer.functions import IN_PLACE_OPERATORS, function_name, raw_name
 from pdqat.deployment.integer.names import OUTPUT
-from pdqat.deployment.integer.operations import SUMMAND_ZERO, Clip
+from pdqat.deployment.integer.operations import Clip, shift_of
 from pdqat.errors import InputError
 from pdqat.quantizers import DoReFaActivation, Quantizer
 
@@ -103,9 +103,9 @@ class Codes:
         return torch.arange(self.low + 1, self.high + 1)
 
     @property
-    def zero(self) -> int:
-        """The zero point that they are stored with."""
-        return SUMMAND_ZERO if self.is_summand else 0
+    def shift(self) -> int:
+        """What a runtime may add to them before it rounds."""
+        return shift_of(self.low)
 
 
 def codes_of(quantizer: Quantizer, bits: int, name: str, is_summand: bool = False) -> Codes:

@@ -12,6 +12,17 @@ from torch import Tensor, nn
 
 SUMMAND_ZERO = 128
 """The zero point with which summands are stored in unsigned bytes."""
+
+
+def shift_of(low: int) -> int:
+    """What a runtime may add to codes from `low` on before it rounds them.
+
+    Summands have a zero point; OpenVINO rounds other signed codes as unsigned ones too. So numbers near 0 are rounded
+    with the error that float32 has near 128.
+    """
+    return SUMMAND_ZERO if low < 0 else 0
+
+
 LARGEST_EXACT = 2**24
 """Up to here float32 holds every whole number."""
 _CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}

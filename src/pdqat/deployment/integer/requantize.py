@@ -50,7 +50,7 @@ def requantization(
 ) -> tuple[Requantization, Tensor]:
     """The line of a function from integers (channels, n) to codes that rises or falls, and the sign of its slope.
 
-    Where it falls the line is that of -integer. The codes are stored with the zero point `zero`.
+    Where it falls the line is that of -integer. Before it rounds a runtime may add `zero`.
     """
     steps, sign = rising(function, low, high, codes)
     multipliers, offsets, distances = zip(*(_fit(channel, fine, zero) for channel in steps), strict=True)

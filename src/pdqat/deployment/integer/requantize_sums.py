@@ -41,7 +41,7 @@ def sums_line(
     """The line of a function from sums (channels, n) to codes that rises or falls.
 
     above   is held with every sum: the zero points of its summands
-    zero    the zero point that the codes are stored with
+    zero    what a runtime may add before it rounds
     """
     steps, sign = rising(function, low, high, codes)
     fits = [_fit(channel, int(slope_sign), above, zero) for channel, slope_sign in zip(steps, sign, strict=True)]
