@@ -182,4 +182,4 @@ def test_low_precision_of_an_attention_whose_projections_have_weights_of_their_o
         expected = net(x)
     low = net.restore(plan="3-bit")
     assert torch.equal(low(x), expected)
-    assert len(low.attention.q_proj_weight.unique()) <= 8  # type: ignore[union-attr, operator, arg-type]
+    assert len(low.attention.q_proj_weight.unique()) <= 8  # type: ignore[union-attr, operator]

@@ -39,14 +39,13 @@ def trace_times_error(problem: Problem, batches: Batches) -> dict[str, float]:
 
 def hutchinson(loss: Tensor, weights: Sequence[Tensor], draws: int, generator: torch.Generator) -> Tensor:
     """An estimate of the trace of the loss's Hessian in each of the weights."""
-    whole = {"allow_unused": True, "materialize_grads": True}  # a model may compute parts without gradients
-    gradients = torch.autograd.grad(loss, weights, create_graph=True, **whole)
+    gradients = _gradients(loss, weights, retain_graph=True, create_graph=True)
     total = torch.zeros(len(weights))
     for draw in range(draws):
         signs = [_signs(weight, generator) for weight in weights]
         try:
-            along = sum((gradient * sign).sum() for gradient, sign in zip(gradients, signs, strict=True))
-            products = torch.autograd.grad(along, weights, retain_graph=draw + 1 < draws, **whole)
+            along = torch.stack([(gradient * sign).sum() for gradient, sign in zip(gradients, signs, strict=True)])
+            products = _gradients(along.sum(), weights, retain_graph=draw + 1 < draws)
         except RuntimeError as error:
             if "is not implemented" not in str(error):
                 raise
@@ -56,6 +55,20 @@ def hutchinson(loss: Tensor, weights: Sequence[Tensor], draws: int, generator: t
             ) from error
         total += torch.tensor([float((v * hv).sum()) for v, hv in zip(signs, products, strict=True)])
     return total / draws
+
+
+def _gradients(
+    loss: Tensor, weights: Sequence[Tensor], retain_graph: bool, create_graph: bool = False
+) -> tuple[Tensor, ...]:
+    """0 for weights of parts that a model computes without gradients."""
+    return torch.autograd.grad(
+        loss,
+        weights,
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        allow_unused=True,
+        materialize_grads=True,
+    )
 
 
 def _signs(weight: Tensor, generator: torch.Generator) -> Tensor:

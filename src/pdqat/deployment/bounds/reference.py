@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, fx
 
 from pdqat.deployment.bounds.real import RealSpans
-from pdqat.deployment.bounds.span import SINGLE, Span, line
+from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, line
 from pdqat.deployment.integer.operations import (
     SUMMAND_ZERO,
     IntegerProduct,
@@ -132,7 +132,12 @@ def _made(operation: RequantizedProduct | SumsToCodes | ToCodes, span: Span) -> 
     if isinstance(operation, SumsToCodes):
         return operation(span.middle), _rounded_sums(operation, span)
     scaled = span.through(lambda end: end * operation.factor / operation.step)
-    return operation(span.middle), _codes(scaled.rounded(SINGLE), operation)
+    return operation(span.middle), _codes(scaled.rounded(SINGLE).widened(SINGLE * UNIT * _zero(operation)), operation)
+
+
+def _zero(operation: RequantizedProduct | SumsToCodes | ToCodes) -> int:
+    """What a runtime may add before it rounds, so that no code is negative."""
+    return SUMMAND_ZERO if operation.is_summand or operation.low < 0 else 0
 
 
 def shape(tensor: Tensor) -> str:
@@ -156,14 +161,14 @@ def _meeting(sums: Span, operation: IntegerProduct | SumsToCodes, *vectors: Tens
 
 def _requantized(operation: RequantizedProduct, sums: Span) -> Span:
     multiplier, offset = _meeting(sums, operation, operation.multiplier, operation.offset)
-    zero = SUMMAND_ZERO if operation.is_summand else 0
+    zero = _zero(operation)
     inexact = line(sums, multiplier, offset * multiplier, (offset * multiplier).abs() + zero)
     return _where_exact(operation, sums.through(operation.requantize), _codes(inexact, operation))
 
 
 def _rounded_sums(operation: SumsToCodes, sums: Span) -> Span:
     scale, shift = _meeting(sums, operation, operation.scale, operation.shift)
-    zero = SUMMAND_ZERO if operation.is_summand else 0
+    zero = _zero(operation)
     held = Span(sums.low + operation.above, sums.high + operation.above)
     ends = operation(sums.low), operation(sums.high)  # the line may fall
     exact = Span(torch.minimum(*ends), torch.maximum(*ends))

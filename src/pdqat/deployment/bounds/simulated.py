@@ -16,9 +16,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.deployment.bounds.real import RealSpans, normalized
 from pdqat.deployment.bounds.reference import OTHER_MODEL, Compared, shape
-from pdqat.deployment.bounds.span import SINGLE, Span, product
+from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, product
 from pdqat.deployment.integer.frozen import ByLayer, LayerCodes, PerChannel
 from pdqat.deployment.integer.layers import layer_or_norm
+from pdqat.deployment.integer.operations import SUMMAND_ZERO
 from pdqat.errors import InputError
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
@@ -98,7 +99,7 @@ class _Roundings:
     def through(self, name: str, span: Span, quantizer: Quantizer, bits: int) -> Span:
         """The quantised numbers behind codes between the ends, or behind those that are given."""
         grid = quantizer.codes(span.middle, bits)
-        span = span.rounded(SINGLE)
+        span = span.rounded(SINGLE).widened(SINGLE * UNIT * SUMMAND_ZERO * grid.scale)  # which may be added meanwhile
         if name in self._most_off:
             span = span.widened(next(self._most_off[name]).meeting(span.low) * grid.scale)
         ends = span.through(lambda end: quantizer.codes(end, bits).integers)

@@ -145,6 +145,13 @@ class Emitter:
             return self.sizes(small.shape, large.shape)
         return self.whole(*(before if before == after else -1 for before, after in sizes))
 
+    def apart(self, name: str) -> str:
+        """The same real numbers, behind an operation across which nothing is moved.
+
+        OpenVINO takes a scale in front of a norm of samples for one without an effect, and forgets the norm's epsilon.
+        """
+        return self.emit("Max", [name, self.scalar(torch.finfo(torch.float32).min)])
+
     def reduce(self, kind: str, name: str, axes: Sequence[int], keep: bool) -> str:
         """A sum, mean or largest number over some dimensions."""
         if kind == "ReduceSum" or self.opset >= AXES_AS_INPUT:
