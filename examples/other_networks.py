@@ -115,7 +115,8 @@ def mobilenet_v2() -> Network:
 def efficientnet() -> Network:
     from efficientnet_pytorch import EfficientNet
 
-    model = EfficientNet.from_name("efficientnet-b0", num_classes=CLASSES, image_size=32, width_coefficient=0.25)
+    size = {"image_size": 32, "width_coefficient": 0.25, "depth_coefficient": 0.1}
+    model = EfficientNet.from_name("efficientnet-b0", num_classes=CLASSES, **size)
     return Network(model, _images(32), _labels())
 
 

@@ -83,6 +83,12 @@ class WithoutGradients(Own):
         return self.middle(x)  # type: ignore[no-any-return]
 
 
+class DroppedInPlace(Own):
+    def between(self, x: Tensor) -> Tensor:
+        y: Tensor = self.middle(F.dropout(x[:, :], 0.5, self.training, inplace=True).relu_())
+        return F.dropout(y.flip(-1), 0.5, self.training, inplace=True)
+
+
 class Interpolated(Own):
     def between(self, x: Tensor) -> Tensor:
         y: Tensor = self.middle(x).transpose(1, 2)
@@ -92,7 +98,7 @@ class Interpolated(Own):
 
 
 FORWARDS: list[type[Own]] = [
-    *(ByShape, Arithmetic, Slices, Attention, InPlace, TimeFirst, WithoutGradients, Interpolated)
+    *(ByShape, Arithmetic, Slices, Attention, InPlace, DroppedInPlace, TimeFirst, WithoutGradients, Interpolated)
 ]
 
 
@@ -246,7 +252,7 @@ def test_transposed_convolutions_are_exact(tmp_path: Path) -> None:
 class Padded(nn.Conv2d):
     """A convolution that pads by itself."""
 
-    def forward(self, x: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor) -> Tensor:
         return F.conv2d(F.pad(x, (0, 1, 0, 1)), self.weight, self.bias, self.stride, groups=self.groups)
 
 

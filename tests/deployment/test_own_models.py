@@ -161,7 +161,7 @@ def test_a_norm_of_samples_keeps_its_epsilon_behind_integers(tmp_path: Path, nor
     model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, bias=False), norm)
     model.extend([nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 3, 1)])
     with torch.no_grad():
-        model[2].weight.mul_(0.02)  # so that the variance is not far from epsilon
+        model.get_parameter("2.weight").mul_(0.02)  # so that the variance is not far from epsilon
     x = samples(16, 3, 8, 8)
     report = export(prepare(model, x, 4).eval(), tmp_path / "model.onnx", x[:4], check=[(x, None)])
     assert all(result.passes and result.codes.real.different <= 2 for result in report.verified)

@@ -76,6 +76,21 @@ def test_a_residual_stream_does_not_make_all_layers_last() -> None:
     assert list(net.layers) == ["blocks.0", "blocks.1"]
 
 
+def test_a_layer_whose_output_is_changed_in_place_is_followed() -> None:
+    class InPlace(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.middle, self.last = (nn.Linear(4, 4) for _ in range(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.last(self.middle(self.first(x).relu_()).mul_(2))
+            return y
+
+    net = prepare(InPlace(), torch.rand(3, 5, 4))
+    assert list(net.layers) == ["middle"]
+    assert net.left_alone.keys() == {"first", "last"}
+
+
 def test_a_rule_names_what_would_stay() -> None:
     net = prepare(Attention(), torch.rand(3, 5, 4), 4, layers={"key": 8, "head": "w4"})
     precisions = {name: str(precision) for name, precision in net.plans["4-bit"].precisions.items()}

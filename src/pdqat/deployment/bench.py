@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from pdqat.batches import each_tensor
-from pdqat.deployment.following.calls import tensors_of
+from pdqat.deployment.following.calls import as_read, tensors_of
 from pdqat.deployment.runtimes import Arrays, Session, arrays, load, needed
 from pdqat.errors import InputError
 from pdqat.process import cores
@@ -75,13 +75,13 @@ def measure(
     batches     how many inputs are run at once: each of these is measured, with one thread and with all, in every
                 installed runtime
     """
-    timed = []
+    timed, inputs = [], each_tensor(example, as_read)
     for runtime in needed(path):
         for threads in sorted({1, cores()}):
             sessions = {"integer": load(runtime, path, threads), "float32": load(runtime, float_path, threads)}
             for batch in batches:
                 tell(f"timing {runtime}, {threads} thread{'s' * (threads > 1)}, batch {batch}")
-                repeated = each_tensor(example, lambda tensor: tensor[torch.arange(batch) % len(tensor)])  # noqa: B023
+                repeated = each_tensor(inputs, lambda tensor: tensor[torch.arange(batch) % len(tensor)])  # noqa: B023
                 read = {name: _read(session, repeated) for name, session in sessions.items()}
                 seconds = interleaved(sessions, read, rounds)
                 ratios = [b / a for a, b in zip(seconds["integer"], seconds["float32"], strict=True)]

@@ -108,6 +108,9 @@ def _traced(
         result.calls.append(name)
         calls.append(LayerCall(len(calls), name, reads=sources(given.grad_fn, made)))
         made[output.grad_fn] = calls[-1]
+        base = output._base  # an in-place function would cut a view off, not what it is a view of
+        if base is not None and base.grad_fn is not None:
+            made.setdefault(base.grad_fn, calls[-1])
 
     def after_norm(name: str, given: Tensor, output: Tensor) -> None:
         ends.append(given.grad_fn)

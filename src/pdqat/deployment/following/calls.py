@@ -32,10 +32,11 @@ def inputs_of(net: Network, given: Any) -> Any:
     if len({len(part) for part in parts}) > 1:
         counts = ", ".join(str(len(part)) for part in parts)
         raise InputError(f"the inputs of a file must have as many samples each, not {counts}")
-    return each_tensor(inputs, _plain)
+    return each_tensor(inputs, as_read)
 
 
-def _plain(tensor: Tensor) -> Tensor:
+def as_read(tensor: Tensor) -> Tensor:
+    """In float32, in whole numbers of 64 bits, or as true and false, on the CPU."""
     tensor = tensor.detach().cpu().contiguous()
     if tensor.is_floating_point():
         return tensor.float()

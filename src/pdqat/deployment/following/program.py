@@ -186,19 +186,22 @@ def _in_new_memory(node: fx.Node) -> Any:
     source, target = node.args[0], node.target
     assert isinstance(target, torch._ops.OpOverload)
     packet = getattr(torch.ops.aten, target.overloadpacket.__name__.removesuffix("_"), None)
+    if target.overloadpacket.__name__ == "dropout_" and not node.args[2]:
+        return torch.ops.aten.dropout.default  # in evaluation it changes nothing
     if not isinstance(source, fx.Node) or source.op != "call_function" or len(source.users) > 1:
         return None
-    is_view = any(result.alias_info is not None for result in source.target._schema.returns)  # type: ignore[union-attr]
+    schema = getattr(source.target, "_schema", None)
+    is_view = schema is None or any(result.alias_info is not None for result in schema.returns)
     if is_view and not (_is_mutable(source) and _in_new_memory(source) is not None):
         return None
     return getattr(packet, target._overloadname, None)
 
 
 def _owner(node: fx.Node) -> str:
-    """The module in which an operation is called, and the operation."""
+    """The module in which an operation is called; the operation's name outside of all."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
-    path = str(stack[-1][0]).removeprefix(PREFIX.rstrip(".")).lstrip(".") if stack else ""
-    return path or node.name
+    path = str(stack[-1][0]) if stack else ""
+    return path.removeprefix(PREFIX) if path.startswith(PREFIX) else node.name
 
 
 def _reason(error: Exception) -> str:
