@@ -11,7 +11,7 @@ from torch import Tensor, fx, nn
 
 from deployed_networks import samples
 from pdqat import InputError, Network, prepare
-from pdqat.batches import each_tensor
+from pdqat.batches import each_tensor, first_rows
 from pdqat.deployment import runtimes
 from pdqat.deployment.deployable import Deployable
 from pdqat.deployment.export import export, write_float
@@ -68,6 +68,21 @@ class InPlace(Own):
         return self.middle(x * 0.5 + kept)  # type: ignore[no-any-return]
 
 
+class TimeFirst(Own):
+    def between(self, x: Tensor) -> Tensor:
+        x = x.transpose(0, 1)
+        return (x + F.gelu(self.middle(x))).transpose(0, 1)
+
+
+class WithoutGradients(Own):
+    def between(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", enabled=False):
+            x, other = x * torch.exp(-x), x + 1
+        with torch.enable_grad():
+            x = x + other
+        return self.middle(x)  # type: ignore[no-any-return]
+
+
 class DroppedInPlace(Own):
     def between(self, x: Tensor) -> Tensor:
         y: Tensor = self.middle(F.dropout(x[:, :], 0.5, self.training, inplace=True).relu_())
@@ -82,7 +97,9 @@ class Interpolated(Own):
         return y.transpose(1, 2)
 
 
-FORWARDS: list[type[Own]] = [ByShape, Arithmetic, Slices, Attention, InPlace, DroppedInPlace, Interpolated]
+FORWARDS: list[type[Own]] = [
+    *(ByShape, Arithmetic, Slices, Attention, InPlace, DroppedInPlace, TimeFirst, WithoutGradients, Interpolated)
+]
 
 
 def prepared(model: nn.Module, inputs: Any, **options: Any) -> Network:
@@ -91,8 +108,9 @@ def prepared(model: nn.Module, inputs: Any, **options: Any) -> Network:
 
 
 def check_file(net: Network, inputs: Any, folder: Path, target: Any = None) -> None:
-    """In every installed runtime."""
-    report = export(net, folder / "model.onnx", inputs, check=[(inputs, target)])
+    """In every installed runtime, for more and fewer samples than the example has."""
+    fewer, fewest = (first_rows((inputs, target), count) for count in (5, 1))
+    report = export(net, folder / "model.onnx", first_rows(inputs, 2), check=[(inputs, target), fewer, fewest])
     assert [result.runtime for result in report.verified] == runtimes.installed()
     assert all(result.passes for result in report.verified)
 
@@ -299,6 +317,13 @@ class Unknown(Own):
         return y
 
 
+class Autocast(Own):
+    def between(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu"):
+            x = x @ x.transpose(1, 2)
+        return self.middle(F.pad(x.float(), (0, 4)))  # type: ignore[no-any-return]
+
+
 class Mixing(Own):
     """Samples that are added up: the number of samples is part of what it computes."""
 
@@ -311,6 +336,7 @@ class Mixing(Own):
     ("kind", "reason"),
     [
         (Branches, "can't follow the model's graph: "),
+        (Autocast, "autocast can't be exported"),
         (Mixing, "can't follow the model's graph: "),
         (Unknown, "the function (special_)?i0 "),
     ],

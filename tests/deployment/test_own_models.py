@@ -153,3 +153,15 @@ def test_what_can_not_be_exported_is_named_and_nothing_is_written(
         export(net, tmp_path / "model.onnx", x, check=[(x, None)])
     assert not list(tmp_path.iterdir())
     assert str(error.value).startswith(reason)
+
+
+@pytest.mark.parametrize("norm", [nn.GroupNorm(4, 8), nn.InstanceNorm2d(8), nn.LayerNorm([8, 6, 6])], ids=str)
+def test_a_norm_of_samples_keeps_its_epsilon_behind_integers(tmp_path: Path, norm: nn.Module) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, bias=False), norm)
+    model.extend([nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 3, 1)])
+    with torch.no_grad():
+        model.get_parameter("2.weight").mul_(0.02)  # so that the variance is not far from epsilon
+    x = samples(16, 3, 8, 8)
+    report = export(prepare(model, x, 4).eval(), tmp_path / "model.onnx", x[:4], check=[(x, None)])
+    assert all(result.passes and result.codes.real.different <= 2 for result in report.verified)

@@ -135,7 +135,7 @@ def test_nothing_to_quantise_says_why_by_reason_and_count() -> None:
         prepare(Towers(), torch.rand(6, 4))
     message = str(refusal.value)
     assert message.startswith("the model has nothing to quantise: no layer is left in low precision (")
-    assert "9 layers (towers.0, towers.1, towers.2, towers.3, ...): first layer" in message
+    assert "9 layers (towers.0, towers.1, towers.2, towers.3, ...): last layer" in message
     assert "unused: not called with the example input" in message
     assert "recurrent: LSTM is recurrent" in message
     assert len(message) < 700
@@ -158,3 +158,85 @@ def test_coverage_counts_weights_and_operations() -> None:
     assert "first layer: full precision unless a rule names it" in shown
     tied = prepare(net.restore(), torch.rand(5, 1, 6, 6), tied_norms=True)
     assert tied.coverage.of_weights == pytest.approx(72 / own)
+
+
+class Recurrent(nn.Module):
+    """Steps that stay in full precision, a hidden layer and a head."""
+
+    def __init__(self, steps: nn.Module) -> None:
+        super().__init__()
+        self.steps, self.hidden, self.head = steps, nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made = self.steps(x)
+        y: Tensor = self.head(torch.relu(self.hidden(made[0][:, -1] if isinstance(made, tuple) else made)))
+        return y
+
+
+@pytest.mark.parametrize(
+    ("steps", "example"),
+    [
+        (nn.GRU(3, 4, batch_first=True), torch.rand(3, 5, 3)),
+        (nn.LSTM(3, 4, batch_first=True), torch.rand(3, 5, 3)),
+        (nn.EmbeddingBag(9, 4), torch.randint(9, (3, 5))),
+    ],
+    ids=lambda part: type(part).__name__,
+)
+def test_what_reads_a_layer_that_can_not_be_quantised_is_not_first(steps: nn.Module, example: Tensor) -> None:
+    net = prepare(Recurrent(steps), example)
+    assert list(net.layers) == ["hidden"]
+    assert list(net.left_alone) == ["steps", "head"]
+
+
+def test_what_such_a_layer_reads_is_not_last() -> None:
+    class Projected(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.hidden, self.steps = nn.Linear(3, 4), nn.Linear(4, 4), nn.GRU(4, 2, batch_first=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.steps(self.hidden(torch.relu(self.stem(x))))[0]
+            return y
+
+    assert list(prepare(Projected(), torch.rand(3, 5, 3)).layers) == ["hidden"]
+
+
+class Frozen(nn.Module):
+    """A body that is computed without gradients."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how = how
+        self.stem, self.body, self.hidden, self.head = (nn.Linear(4, 4) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.head(torch.relu(self.hidden(self.features(x))))
+        return y
+
+    def features(self, x: Tensor) -> Tensor:
+        if self.how == "detach":
+            return torch.relu(self.body(torch.relu(self.stem(x)))).detach()
+        with torch.no_grad():
+            if self.how == "write":
+                self.stem.weight.clamp_(-1, 1)
+            return torch.relu(self.body(torch.relu(self.stem(x))))
+
+
+@pytest.mark.parametrize("how", ["no_grad", "detach"])
+def test_layers_without_gradients_are_followed_too(how: str) -> None:
+    net = prepare(Frozen(how), torch.rand(3, 4))
+    assert list(net.layers) == ["body", "hidden"]
+    assert list(net.left_alone) == ["stem", "head"]
+    assert torch.is_grad_enabled()
+
+
+def test_a_forward_may_write_into_its_parameters() -> None:
+    assert "hidden" in prepare(Frozen("write"), torch.rand(3, 4), layers={"hidden": 2}).layers
+
+
+def test_a_shared_weight_counts_once() -> None:
+    model = nn.Sequential(*(nn.Linear(4, 4, bias=False) for _ in range(4)))
+    model[1].weight = model[2].weight
+    coverage = prepare(model, torch.rand(3, 4)).coverage
+    assert coverage.of_weights == 16 / 48
+    assert coverage.of_operations == 32 / 64

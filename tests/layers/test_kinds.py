@@ -315,3 +315,15 @@ def test_an_own_forward_with_a_computed_weight_is_quantised() -> None:
     net = prepare(plain, x, bits=4)
     assert list(net.layers) == ["1"]
     assert torch.equal(net(x), expected)
+
+
+def test_looking_at_a_spectral_norm_does_not_change_it() -> None:
+    model = nn.Sequential(*(parametrizations.spectral_norm(nn.Linear(6, 6)) for _ in range(3))).train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    net = prepare(model, torch.rand(4, 6), bits=4)
+    assert net.coverage.of_operations == 1 / 3
+    after = net.state_dict()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    weight = net.eval().layers["1"].low_weight(net.plans["4-bit"])
+    low = net.train().restore(plan="4-bit").get_submodule("1")
+    assert torch.equal(low.weight, weight)  # type: ignore[arg-type]

@@ -162,3 +162,24 @@ def test_an_attention_with_a_bias_of_keys_is_left_alone_and_said_so() -> None:
     assert list(net.layers) == ["middle"]
     assert net.left_alone["attention"].startswith("MultiheadAttention with add_bias_kv")
     assert not any(name.startswith("attention.") for name in net.left_alone)
+
+
+def test_low_precision_of_an_attention_whose_projections_have_weights_of_their_own() -> None:
+    class Crossed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.stem, self.head = nn.Linear(3, 8), nn.Linear(8, 2)
+            self.attention = nn.MultiheadAttention(8, 2, batch_first=True, kdim=3, vdim=3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.head(self.attention(self.stem(x), x, x, need_weights=False)[0])
+            return y
+
+    torch.manual_seed(0)
+    x = torch.randn(4, 5, 3)
+    net = prepare(Crossed(), x, bits=3).eval()
+    with torch.no_grad(), net.under("3-bit"):
+        expected = net(x)
+    low = net.restore(plan="3-bit")
+    assert torch.equal(low(x), expected)
+    assert len(low.attention.q_proj_weight.unique()) <= 8  # type: ignore[union-attr, operator]

@@ -284,3 +284,33 @@ def test_what_can_not_be_ranked_by_is_said_in_one_sentence() -> None:
         rank(made.problem, [inputs])
     with pytest.raises(InputError, match="a batch must be a pair of inputs and target, not a tuple of 3"):
         rank(made.problem, [(inputs, target, target)])
+
+
+class Body(nn.Module):
+    """Two layers between the ends, one of them computed without gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem, self.frozen, self.hidden, self.head = (nn.Linear(4, 4) for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            x = torch.tanh(self.frozen(self.stem(x)))
+        y: Tensor = self.head(torch.tanh(self.hidden(x)))
+        return y
+
+
+@pytest.mark.parametrize("by", ["gradient", "hessian"])
+def test_a_layer_without_gradients_does_not_move_the_loss(by: str) -> None:
+    x, y = drawn(16, 4), labels(16)
+    scores = rank(Lagrangian(prepare(Body(), x, bits=2), F.cross_entropy), [(x, y)], by=by).scores
+    assert scores["frozen"] == 0
+    assert scores["hidden"] != 0
+
+
+def test_a_function_without_second_derivatives_is_named() -> None:
+    x, y = drawn(16, 4), labels(16)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4), nn.Hardsigmoid(), nn.Linear(4, 3))
+    problem = Lagrangian(prepare(model, x, bits=2), F.cross_entropy)
+    with pytest.raises(InputError, match=r"second derivatives.*hardsigmoid.*choose another ranking"):
+        rank(problem, [(x, y)], by="hessian")

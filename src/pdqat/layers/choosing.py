@@ -21,6 +21,7 @@ from pdqat.rules import check_all_match, resolve
 
 PlanLike = str | int | Precision | BitPlan
 RECURRENT = (nn.RNNBase, nn.RNNCellBase)
+LIKE_LAYERS = (nn.EmbeddingBag, nn.Bilinear)
 UNKNOWN = "is not a kind of layer that pdqat quantises"
 SHOWN = 4
 """So many names stand for a group of layers in a message."""
@@ -37,6 +38,8 @@ class Candidates:
     """Layers whose forward is their own: only a trace shows whether it ends in their operation."""
     left_alone: dict[str, str] = field(default_factory=dict)
     """What can't, with the reason."""
+    others: dict[str, nn.Module] = field(default_factory=dict)
+    """Those of them that do a layer's work all the same: layers around them are not first or last."""
 
     @classmethod
     def of(cls, model: nn.Module) -> "Candidates":
@@ -54,6 +57,11 @@ class Candidates:
         return result
 
     def _sort(self, name: str, module: nn.Module) -> None:
+        self._sort_by_kind(name, module)
+        if name in self.left_alone and isinstance(module, (*LAYERS, *RECURRENT, *LIKE_LAYERS)):
+            self.others[name] = module
+
+    def _sort_by_kind(self, name: str, module: nn.Module) -> None:
         plain = type(module)
         kind = kind_of(plain)
         if isinstance(module, nn.Embedding) and module.max_norm is not None:

@@ -13,6 +13,8 @@ class Coverage:
 
     layers: Mapping[str, LayerSize]
     """The layers that plans quantise."""
+    quantized: int
+    """Of their weights; one that layers share counts once."""
     parameters: int
     """Of all of the model's weights, in whatever module."""
     operations: int
@@ -23,7 +25,7 @@ class Coverage:
     @property
     def of_weights(self) -> float:
         """The part of the model's parameters that is quantised."""
-        return sum(size.parameters for size in self.layers.values()) / self.parameters
+        return self.quantized / self.parameters
 
     @property
     def of_operations(self) -> float:

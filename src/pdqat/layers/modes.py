@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 
 @contextmanager
@@ -30,3 +32,15 @@ def differentiable(model: nn.Module) -> Iterator[None]:
     finally:
         for parameter, need in needs.items():
             parameter.requires_grad_(need)
+
+
+class WholeGraph(TorchFunctionMode):
+    """Lets autograd see all of a forward, also what it computes under `torch.no_grad` and behind `detach`."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Called by torch for each of its functions."""
+        if func is torch._C._set_grad_enabled:
+            return None
+        if func in (Tensor.detach, torch.detach):
+            return args[0].clone()
+        return func(*args, **(kwargs or {}))

@@ -14,6 +14,7 @@ from pdqat.layers.block import BlockTwin
 from pdqat.layers.coverage import Coverage
 from pdqat.layers.interface import Interface
 from pdqat.layers.layer import PrecisionLayer
+from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.projection import join_
 from pdqat.layers.recorder import Recorder
@@ -133,8 +134,12 @@ class Network(nn.Module):
         added = {part for module in self._aware() for part in (*module.views.modules(), *module.sums.modules())}
         plain = (module for module in self.model.modules() if module not in added)
         own = {parameter: parameter.numel() for module in plain for parameter in module.parameters(recurse=False)}
+        with evaluating(self):
+            once = {layer.weight: name for name, layer in self.layers.items()}  # layers may share a weight
+        quantized = sum(sizes[name].parameters for name in once.values())
         operations = sum(size.operations for size in sizes.values())
-        return Coverage({name: sizes[name] for name in self.layers}, sum(own.values()), operations, self.left_alone)
+        layers = {name: sizes[name] for name in self.layers}
+        return Coverage(layers, quantized, sum(own.values()), operations, self.left_alone)
 
     def _aware(self) -> Iterator[PrecisionLayer | PrecisionNorm]:
         return (module for module in self.model.modules() if isinstance(module, PrecisionLayer | PrecisionNorm))

@@ -75,7 +75,7 @@ def prepare(
     try:
         candidates = Candidates.of(model)
         norms = {name: module for name, module in model.named_modules() if type(module) in NORMS}
-        seen = trace(model, candidates.modules, norms, interface, example, candidates.own_forward)
+        seen = trace(model, candidates.modules, norms, interface, example, candidates.own_forward, candidates.others)
         candidates.settle(seen)
         plans = plans_for(requested, seen, rules, candidates)
     except BaseException:
@@ -121,16 +121,17 @@ def _convert(net: Network, candidates: Candidates, norms: Mapping[str, nn.Module
         norm = NORMS[type(module)].convert_(module, name, net.state)
         for plan in plans:
             norm.add_view(plan.name, how.tied_norms)
-    for name, module in candidates.modules.items():
-        layer = candidates.kinds[name].convert_(module, name, net.state)
-        if isinstance(layer, OwnForward):
-            (layer.operation,) = seen.operations[name]
-        layer.norm_after = seen.norm_after.get(name)
-        layer.readers = frozenset(seen.readers[layer.norm_after or name])
-        layer.roundings_behind = frozenset(plan.name for plan in plans if _rounds_after(name, plan, seen.calls))
-        if name in plans[0].precisions:
-            layer.views.update({plan.name: LayerQuantizers(how.scheme) for plan in plans})
-            layer.views.to(layer.weight.device, layer.weight.dtype)
+    with evaluating(net.model):  # spectral norms change with every look at a weight in training mode
+        for name, module in candidates.modules.items():
+            layer = candidates.kinds[name].convert_(module, name, net.state)
+            if isinstance(layer, OwnForward):
+                (layer.operation,) = seen.operations[name]
+            layer.norm_after = seen.norm_after.get(name)
+            layer.readers = frozenset(seen.readers[layer.norm_after or name])
+            layer.roundings_behind = frozenset(plan.name for plan in plans if _rounds_after(name, plan, seen.calls))
+            if name in plans[0].precisions:
+                layer.views.update({plan.name: LayerQuantizers(how.scheme) for plan in plans})
+                layer.views.to(layer.weight.device, layer.weight.dtype)
     if how.integer_sums:
         _round_sums(net, seen.streams)
     for module in net.model.modules():

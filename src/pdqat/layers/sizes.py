@@ -44,4 +44,4 @@ def layer_sizes(net: "Network", every: bool = False) -> dict[str, LayerSize]:
 
     with evaluating(net), net.state.standing_in(count):
         net.call(first_rows(net.example, 1))
-    return {name: LayerSize(layer.weight.numel(), operations[name]) for name, layer in layers.items()}
+        return {name: LayerSize(layer.weight.numel(), operations[name]) for name, layer in layers.items()}

@@ -7,7 +7,7 @@ than by the order of their calls, so that all projections of a first attention a
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.utils.hooks import RemovableHandle
 
+from pdqat.batches import tensors_in
 from pdqat.errors import InputError
 from pdqat.layers.interface import Interface
-from pdqat.layers.modes import differentiable
+from pdqat.layers.modes import WholeGraph, differentiable
 from pdqat.layers.own_forward import OPERATIONS, Call, Operation, WatchOperations
 from pdqat.layers.paths import LayerCall, added_into, norms_after, read_through, sources, streams_of
 
@@ -67,6 +68,7 @@ def trace(
     interface: Interface,
     example: Any,
     own_forward: Collection[str] = (),
+    others: Mapping[str, nn.Module] | None = None,
 ) -> Trace:
     """Run `model` once, in evaluation mode and with its state untouched, and watch its layers and norms.
 
@@ -77,7 +79,27 @@ def trace(
         interface: how the model is called.
         example: a batch of inputs.
         own_forward: layers that are watched at the operation that their forward ends in, not at their own output.
+        others: modules that do a layer's work and can't be quantised: what reads one is not first, what it reads not
+            last.
     """
+    watched = model, layers, norms, interface, example, own_forward, others or {}
+    try:
+        return _traced(*watched, WholeGraph())
+    except InputError:  # a forward that writes into its parameters may do so under no_grad only
+        return _traced(*watched, nullcontext())
+
+
+def _traced(
+    model: nn.Module,
+    layers: Mapping[str, nn.Module],
+    norms: Mapping[str, nn.Module],
+    interface: Interface,
+    example: Any,
+    own_forward: Collection[str],
+    others: Mapping[str, nn.Module],
+    mode: AbstractContextManager[Any],
+) -> Trace:
+    """One forward in a mode."""
     result, made, ends = Trace(), dict[Any, LayerCall](), list[Any]()
     calls: list[LayerCall] = []
     at_a_norm: set[int] = set()
@@ -106,6 +128,11 @@ def trace(
         if output.grad_fn is not None:
             made[output.grad_fn] = calls[-1]
 
+    def after_other(name: str, given: Any, output: Any) -> None:
+        read = (sources(tensor.grad_fn, made) for tensor in tensors_in(given))
+        calls.append(LayerCall(len(calls), name, reads=set().union(*read)))
+        made.update({tensor.grad_fn: calls[-1] for tensor in tensors_in(output) if tensor.grad_fn is not None})
+
     running: list[str] = []
 
     def after_operation(call: Call, output: Tensor) -> None:
@@ -125,10 +152,12 @@ def trace(
     with (
         _watched(at_output, after_layer),
         _watched(norms, after_norm),
+        _watched(others, after_other, whole=True),
         _running(model, running, result.called),
         WatchOperations(after_operation),
         differentiable(model),
         parametrize.cached(),  # so that a computed weight is the same tensor wherever it is asked for
+        mode,
     ):
         args, kwargs = interface.arguments(example)
         try:
@@ -137,8 +166,9 @@ def trace(
             raise InputError(f"the model can't process the example input ({describe(example)}): {error}") from error
     output = interface.compared(returned)
     result.norm_after = norms_after(calls)
-    result.streams = streams_of([*ends, output.grad_fn], made)
-    _mark_ends(result, calls, [call for call in calls if call.name in layers], sources(output.grad_fn, made))
+    can_round = {node: call for node, call in made.items() if call.name in layers or call.name in norms}
+    result.streams = streams_of([*ends, output.grad_fn], can_round)
+    _mark_ends(result, calls, [call for call in calls if call.name not in norms], sources(output.grad_fn, made))
     result.output_shape = tuple(output.shape)
     return result
 
@@ -177,12 +207,14 @@ def _mark_ends(result: Trace, calls: list[LayerCall], of_layers: list[LayerCall]
 
 
 @contextmanager
-def _watched(modules: Mapping[str, nn.Module], watch: Any) -> Iterator[None]:
+def _watched(modules: Mapping[str, nn.Module], watch: Any, whole: bool = False) -> Iterator[None]:
+    """Call `watch` with the name, the input (`whole`: all that is given) and the output of every call of a module."""
     handles: list[RemovableHandle] = []
     for name, module in modules.items():
 
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any, name: str = name) -> None:
-            watch(name, args[0] if args else kwargs["input"], output)
+            first = args[0] if args else kwargs.get("input")
+            watch(name, (args, kwargs) if whole else first, output)
 
         handles.append(module.register_forward_hook(hook, with_kwargs=True))
     try:

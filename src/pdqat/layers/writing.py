@@ -8,6 +8,8 @@ from torch.nn.utils import parametrize
 
 from pdqat.errors import InputError
 from pdqat.layers.layer import PrecisionLayer
+from pdqat.layers.modes import evaluating
+from pdqat.layers.projection import SplitAttention
 
 
 @torch.no_grad()
@@ -20,15 +22,16 @@ def new_weights(model: nn.Module, of: Callable[[PrecisionLayer], Tensor], what: 
         what: what is done to the weights, for messages.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, PrecisionLayer) and layer.quantizer]
-    check_shared_weights(model, layers, what)
     weights: dict[nn.Module, Tensor] = {}
     by_parameter: dict[Tensor, Tensor] = {}
-    for layer in layers:
-        weight = layer.from_rows(of(layer)).clone()
-        known = by_parameter.setdefault(layer.weight, weight)
-        if known is not weight and not torch.equal(known, weight):
-            raise InputError(f"{layer.name!r} shares its weight with a layer that rounds it in another way")
-        weights[layer] = weight
+    with evaluating(model):  # spectral norms change with every look at a weight in training mode
+        check_shared_weights(model, layers, what)
+        for layer in layers:
+            weight = layer.from_rows(of(layer)).clone()
+            known = by_parameter.setdefault(layer.weight, weight)
+            if known is not weight and not torch.equal(known, weight):
+                raise InputError(f"{layer.name!r} shares its weight with a layer that rounds it in another way")
+            weights[layer] = weight
     return weights
 
 
@@ -63,7 +66,9 @@ def check_shared_weights(model: nn.Module, layers: Sequence[PrecisionLayer], wha
     """Refuse to write into weights that modules other than these layers use too."""
     written = {layer.weight for layer in layers}
     for name, module in model.named_modules():
-        if module not in layers and any(parameter in written for parameter in module.parameters(recurse=False)):
+        if module in layers or isinstance(module, SplitAttention):  # which holds the weights of its projections
+            continue
+        if any(parameter in written for parameter in module.parameters(recurse=False)):
             raise InputError(f"{name!r} shares the weight of a quantised layer, which can't be {what} for both")
 
 

@@ -16,7 +16,8 @@ def first_order(problem: Problem, batches: Batches) -> dict[str, float]:
     for inputs, target in batches:
         with torch.enable_grad(), full_view(problem, instead_of(weights)) as net:
             loss = problem.loss(net.call(inputs), target)
-            gradients = torch.autograd.grad(loss, list(weights.values()))
+            # A model may compute parts without gradients.
+            gradients = torch.autograd.grad(loss, list(weights.values()), allow_unused=True, materialize_grads=True)
         for name, gradient in zip(weights, gradients, strict=True):
             sums[name] += float((gradient * errors[name]).sum().abs()) * samples_in(inputs)
         samples += samples_in(inputs)

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pdqat.batches import Batches, samples_in
+from pdqat.errors import InputError
 from pdqat.sensitivity.low_layers import full_view, instead_of, leaves, weight_errors
 from pdqat.task import Problem
 
@@ -38,13 +39,36 @@ def trace_times_error(problem: Problem, batches: Batches) -> dict[str, float]:
 
 def hutchinson(loss: Tensor, weights: Sequence[Tensor], draws: int, generator: torch.Generator) -> Tensor:
     """An estimate of the trace of the loss's Hessian in each of the weights."""
-    gradients = torch.autograd.grad(loss, weights, create_graph=True)
+    gradients = _gradients(loss, weights, retain_graph=True, create_graph=True)
     total = torch.zeros(len(weights))
     for draw in range(draws):
         signs = [_signs(weight, generator) for weight in weights]
-        products = torch.autograd.grad(gradients, weights, signs, retain_graph=draw + 1 < draws)
+        try:
+            along = torch.stack([(gradient * sign).sum() for gradient, sign in zip(gradients, signs, strict=True)])
+            products = _gradients(along.sum(), weights, retain_graph=draw + 1 < draws)
+        except RuntimeError as error:
+            if "is not implemented" not in str(error):
+                raise
+            raise InputError(
+                f"the ranking 'hessian' needs second derivatives of the model, which torch does not have ({error}); "
+                "choose another ranking"
+            ) from error
         total += torch.tensor([float((v * hv).sum()) for v, hv in zip(signs, products, strict=True)])
     return total / draws
+
+
+def _gradients(
+    loss: Tensor, weights: Sequence[Tensor], retain_graph: bool, create_graph: bool = False
+) -> tuple[Tensor, ...]:
+    """0 for weights of parts that a model computes without gradients."""
+    return torch.autograd.grad(
+        loss,
+        weights,
+        retain_graph=retain_graph,
+        create_graph=create_graph,
+        allow_unused=True,
+        materialize_grads=True,
+    )
 
 
 def _signs(weight: Tensor, generator: torch.Generator) -> Tensor:

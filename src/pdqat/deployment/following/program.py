@@ -1,5 +1,6 @@
 """Programs: what torch.export sees of a forward, as a graph in which every layer and norm is one call of its module."""
 
+import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -95,16 +96,34 @@ class _Rewriting:
         for node in self._program.graph.nodes:
             if node.op == "output":
                 self._output(node)
+            elif node.op == "placeholder":
+                self._made[node] = self._input(node)
             elif not is_left_out(node):
-                self._made[node] = self._written(node)
+                self._made[node] = self._written(node, self._program.graph_module)
         return cleaned(fx.GraphModule(self._root, self._graph))
 
-    def _written(self, node: fx.Node) -> fx.Node:
-        if node.op == "placeholder":
-            return self._input(node)
+    def _region(self, module: fx.GraphModule, given: Sequence[Any]) -> Any:
+        """What a part of the model makes that runs without gradients or autocast, written as if it did not."""
+        inputs = iter(given)
+        for node in module.graph.nodes:
+            if node.op == "output":
+                return fx.map_arg(node.args[0], lambda source: self._made[source])
+            if node.op == "placeholder":
+                self._made[node] = next(inputs)
+            elif not is_left_out(node):
+                self._made[node] = self._written(node, module)
+        raise AssertionError("a graph ends in its output")
+
+    def _written(self, node: fx.Node, inside: fx.GraphModule) -> Any:
+        """A node of a program, or of a region inside of it."""
         if node.op == "get_attr":
-            return self._constant(node.name, getattr(self._program.graph_module, str(node.target)))
+            value = getattr(inside, str(node.target))
+            return value if isinstance(value, fx.GraphModule) else self._constant(node.name, value)
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda source: self._made[source])
+        if node.target is operator.getitem and isinstance(args[0], tuple | list):
+            return operator.getitem(args[0], args[1])
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            return self._region(*_region_of(node, args))
         if node.target is torch.ops.pdqat.layer.default:
             name = str(args[2])
             module = self._modules[name]
@@ -142,6 +161,22 @@ class _Rewriting:
             if spec.kind is OutputKind.USER_OUTPUT
         ]
         self._graph.output(results[0] if len(results) == 1 else dict(zip(self._outputs, results, strict=True)))
+
+
+def _region_of(node: fx.Node, args: Sequence[Any]) -> tuple[fx.GraphModule, Sequence[Any]]:
+    """A region of a program and what it is given; refuses those that are more than a part without gradients."""
+    name = node.target.__name__  # type: ignore[union-attr]
+    place = next((place for place, arg in enumerate(args) if isinstance(arg, fx.GraphModule)), None)
+    is_autocast = name == "wrap_with_autocast"
+    if place is None or not (name == "wrap_with_set_grad_enabled" or (is_autocast and _is_off(*args[:3]))):
+        what = "autocast" if is_autocast else f"the operation {name}"
+        raise InputError(f"{_owner(node)}: {what} can't be exported")
+    return args[place], args[place + 1 :]
+
+
+def _is_off(device: str, _: Any, enabled: bool) -> bool:
+    """Whether autocast does nothing where a model is exported."""
+    return not enabled or device != "cpu"
 
 
 def _is_mutable(node: fx.Node) -> bool:

@@ -136,10 +136,21 @@ class Emitter:
         following = [dim for dim, pair in enumerate(zip(small, large, strict=True)) if pair[0] != pair[1]]
         if following == [0] and len(small) == 2 and before[0].dim() > 1 and before[0].shape[0] == small[0]:
             return self.emit("Flatten", [name], axis=1)
-        if len(following) > 1:
-            return self.emit("Reshape", [name, self.sizes(small, large)])
-        fixed = [-1 if dim in following else size for dim, size in enumerate(small)]
-        return self.emit("Reshape", [name, self.whole(*fixed)])
+        return self.emit("Reshape", [name, self.shape(*after)])
+
+    def shape(self, small: Tensor, large: Tensor) -> str:
+        """That of a tensor as Reshape reads it, wherever the batch stands; for the example and one sample more."""
+        sizes = list(zip(small.shape, large.shape, strict=True))
+        if sum(before != after for before, after in sizes) > 1:
+            return self.sizes(small.shape, large.shape)
+        return self.whole(*(before if before == after else -1 for before, after in sizes))
+
+    def apart(self, name: str) -> str:
+        """The same real numbers, behind an operation across which nothing is moved.
+
+        OpenVINO takes a scale in front of a norm of samples for one without an effect, and forgets the norm's epsilon.
+        """
+        return self.emit("Max", [name, self.scalar(torch.finfo(torch.float32).min)])
 
     def reduce(self, kind: str, name: str, axes: Sequence[int], keep: bool) -> str:
         """A sum, mean or largest number over some dimensions."""

@@ -102,7 +102,7 @@ class Writer(GraphWriter):
         high: int,
         is_summand: bool,
         scale: float = 1.0,
-        shape: list[int] | None = None,
+        shape: str | None = None,
     ) -> str:
         """Values to codes, of another shape if it is given, and these as real numbers on a scale of 1.
 
@@ -140,7 +140,7 @@ class Writer(GraphWriter):
             # On integers: behind DequantizeLinear ONNX Runtime would move it, and mix up signed and unsigned bytes.
             stored_codes, stored_zero = self._stored[codes]
             if self._shape_behind(name, module):
-                stored_codes = self._shaped(stored_codes, [-1, weight.shape[1]])
+                stored_codes = self._shaped(stored_codes, self._constant([-1, weight.shape[1]], np.int64))
             pixels = self._emit("Unsqueeze", [stored_codes, self._constant([2, 3], np.int64)])
             codes = self._emit("DequantizeLinear", [pixels, self._scalar(1.0), stored_zero])
         kept: tuple[Tensor, Any, int] = (weight, np.int8, 0) if module.signed else (weight.int() + 128, np.uint8, 128)
@@ -153,13 +153,15 @@ class Writer(GraphWriter):
         output = self._emit("Conv", inputs, **convolution_attributes(module.convolution, weight))
         return self._emit("Squeeze", [output, self._constant([2, 3], np.int64)]) if linear else output
 
-    def _shape_behind(self, name: str, module: IntegerProduct) -> list[int] | None:
+    def _shape_behind(self, name: str, module: IntegerProduct) -> str | None:
         """Of what a linear layer makes of more than one vector a sample, which are pixels of their own meanwhile."""
-        shape = self.shapes[name].shape
-        return [-1, *shape[1:]] if module.weight.dim() == 2 and len(shape) > 2 else None
+        made = self._file.made
+        if module.weight.dim() > 2 or self.shapes[name].dim() <= 2:
+            return None
+        return self._file.shape(made.small, made.large)
 
-    def _shaped(self, tensor: str, shape: list[int] | None) -> str:
-        return tensor if shape is None else self._emit("Reshape", [tensor, self._constant(shape, np.int64)])
+    def _shaped(self, tensor: str, shape: str | None) -> str:
+        return tensor if shape is None else self._emit("Reshape", [tensor, shape])
 
     def _weights(self, tensor: Tensor, dtype: Any) -> str:
         """Integers as they are, or packed."""

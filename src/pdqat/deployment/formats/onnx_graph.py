@@ -222,7 +222,7 @@ class GraphWriter:
         bias = torch.zeros(channels) if module.bias is None else module.bias
         if module.running_mean is None:
             ends = [self._constant(tensor) for tensor in (weight, bias)]
-            return self._emit("InstanceNormalization", [given, *ends], epsilon=module.eps)
+            return self._emit("InstanceNormalization", [self._file.apart(given), *ends], epsilon=module.eps)
         constants = [self._constant(tensor) for tensor in (weight, bias, module.running_mean, module.running_var)]
         return self._emit("BatchNormalization", [given, *constants], epsilon=module.eps)
 

@@ -38,7 +38,7 @@ def layer_norm(
 ) -> str:
     """Over the last dimensions."""
     scale = _name_or(file, weight, torch.ones(tuple(normalized_shape)))
-    inputs = [x.name, scale] if bias is None else [x.name, scale, bias.name]
+    inputs = [file.apart(x.name), scale, *([] if bias is None else [bias.name])]
     return file.emit("LayerNormalization", inputs, axis=-len(normalized_shape), epsilon=eps)
 
 
@@ -71,7 +71,7 @@ def group_norm(
     groups = [tensor.reshape(len(tensor), num_groups, -1) for tensor in (x.small, x.large)]
     grouped = file.reshape(x.name, (x.small, x.large), (groups[0], groups[1]))
     ends = [file.constant(vector) for vector in (torch.ones(num_groups), torch.zeros(num_groups))]
-    normalized = file.emit("InstanceNormalization", [grouped, *ends], epsilon=eps)
+    normalized = file.emit("InstanceNormalization", [file.apart(grouped), *ends], epsilon=eps)
     back = file.reshape(normalized, (groups[0], groups[1]), (x.small, x.large))
     return scaled(file, back, weight, bias, x.dims - 2)
 
@@ -141,7 +141,7 @@ def instance_norm(
         return batch_norm(file, x, weight, bias, mean, variance, False, momentum, eps)
     channels = x.shape[1]
     ends = [_name_or(file, weight, torch.ones(channels)), _name_or(file, bias, torch.zeros(channels))]
-    return file.emit("InstanceNormalization", [x.name, *ends], epsilon=eps)
+    return file.emit("InstanceNormalization", [file.apart(x.name), *ends], epsilon=eps)
 
 
 def functional_instance_norm(

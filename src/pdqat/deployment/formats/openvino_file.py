@@ -132,7 +132,7 @@ class _BinaryWriter(Writer):
         high: int,
         is_summand: bool,
         scale: float = 1.0,
-        shape: list[int] | None = None,
+        shape: str | None = None,
     ) -> str:
         if name not in self._signs:
             return super()._round(name, values, low, high, is_summand, scale, shape)
