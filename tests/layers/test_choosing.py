@@ -59,25 +59,35 @@ def test_what_never_reaches_the_compared_tensor_stays_as_it_is() -> None:
 class FrozenBody(nn.Module):
     """A body that is computed without gradients, below layers that are trained."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: bool = False) -> None:
         super().__init__()
         self.body = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 4))
         self.inner, self.middle, self.head = (nn.Linear(4, 4) for _ in range(3))
+        self.calls = nn.Parameter(torch.zeros(())) if counts else None
 
     def forward(self, x: Tensor) -> Tensor:
         with torch.no_grad():
             features = self.body(x)
+            if self.calls is not None:
+                self.calls.add_(1)
         y: Tensor = self.head(torch.relu(self.middle(self.inner(features) + features)))
         return y
 
 
-def test_layers_below_no_grad_say_so_and_a_rule_quantises_them() -> None:
+def test_layers_below_no_grad_are_followed() -> None:
+    net = prepare(FrozenBody(), torch.rand(5, 4))
+    assert list(net.layers) == ["body.2", "inner", "middle"]
+    assert net.left_alone["body.0"].startswith("first layer")
+
+
+def test_where_they_can_not_be_followed_they_say_so_and_a_rule_quantises_them() -> None:
+    """What a forward writes into a Parameter it may write without gradients only, which hide what reads what."""
     x = torch.rand(5, 4)
-    net = prepare(FrozenBody(), x, integer_sums=True)
+    net = prepare(FrozenBody(counts=True), x, integer_sums=True)
     assert list(net.layers) == ["middle"]
     assert all("under torch.no_grad" in net.left_alone[name] for name in ("body.0", "body.2"))
     assert not net.every_layer["body.2"].sums
-    assert list(prepare(FrozenBody(), x, layers={"body.2": 4}).layers) == ["body.2", "middle"]
+    assert list(prepare(FrozenBody(counts=True), x, layers={"body.2": 4}).layers) == ["body.2", "middle"]
 
 
 class Residual(nn.Module):
