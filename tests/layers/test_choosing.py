@@ -250,3 +250,10 @@ def test_a_shared_weight_counts_once() -> None:
     coverage = prepare(model, torch.rand(3, 4)).coverage
     assert coverage.of_weights == 16 / 48
     assert coverage.of_operations == 32 / 64
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's, about itself
+def test_a_compiled_model_is_refused() -> None:
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(3)))
+    with pytest.raises(InputError, match="compiled or scripted; give the module that it was made of"):
+        prepare(torch.compile(model), torch.rand(2, 4))  # type: ignore[arg-type]

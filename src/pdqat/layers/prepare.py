@@ -96,6 +96,12 @@ def prepare(
 def _check_model(model: nn.Module) -> None:
     if not isinstance(model, nn.Module):
         raise InputError(f"a model is a torch.nn.Module, not a {type(model).__name__}")
+    kinds = {kind.__name__ for module in model.modules() for kind in type(module).__mro__}
+    if kinds & {"ScriptModule", "OptimizedModule"}:  # by name: importing torch's compiler takes seconds
+        raise InputError(
+            "the model is compiled or scripted; give the module that it was made of, and compile in training instead "
+            "(fit(compile=True))"
+        )
     if any(isinstance(module, PrecisionLayer | PrecisionNorm) for module in model.modules()):
         raise InputError("the model is prepared already; restore() gives the plain module back")
     if any(isinstance(module, Rounding) for module in model.modules()):
