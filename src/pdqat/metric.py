@@ -65,7 +65,10 @@ def accuracy(class_dim: int) -> Metric:
 
     def right(output: Tensor, target: Tensor) -> Tensor:
         is_right = output.argmax(class_dim) == target
-        return is_right.double() if is_right.dim() == 1 else is_right.double().flatten(1).mean(1)
+        if is_right.dim() == 1:
+            return is_right.double()
+        counted = (target >= 0).flatten(1)  # labels below 0, such as torch's -100 for padding, are none
+        return (is_right.flatten(1) & counted).double().sum(1) / counted.sum(1).clamp_min(1)
 
     return Metric("accuracy", right)
 

@@ -14,6 +14,7 @@ from pdqat.deployment.bounds import elementwise, masks, norms, products, sums
 from pdqat.deployment.bounds.elementwise import RISING, VALLEYS, clamp, converted, span_of
 from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, average, line
 from pdqat.deployment.integer.functions import function_name, in_functions, reached, tensors
+from pdqat.deployment.integer.names import OWN_NAME
 from pdqat.deployment.integer.operations import Clip, ScaleShift, per_channel
 from pdqat.errors import InputError
 
@@ -99,7 +100,11 @@ class RealSpans(fx.Interpreter):
         """What no input reaches is a constant of the file, whatever makes it."""
         assert self._node is not None
         name = function_name(self._node)
-        made = span_of_function(function, name, args, kwargs, self._node.name)
+        try:
+            made = span_of_function(function, name, args, kwargs, self._node.name)
+        except InputError as error:
+            where = str(self._node.meta.get(OWN_NAME, self._node.name))
+            raise error if where in str(error) else InputError(f"{where}: {error}") from None
         if self._node not in self._reached or not isinstance(made, Tensor) or not made.is_floating_point():
             return made
         return Span.of(made, whole=name in CONVERSIONS)  # of whole numbers that are inputs

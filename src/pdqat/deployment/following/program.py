@@ -1,8 +1,10 @@
 """Programs: what torch.export sees of a forward, as a graph in which every layer and norm is one call of its module."""
 
+import logging
 import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -55,7 +57,7 @@ def program_of(net: Network, inputs: Any, given: Sequence[str]) -> fx.GraphModul
     batch = torch.export.Dim("batch")
     sizes = (tuple({0: batch} for _ in tensors),)
     try:
-        with net.state.standing_in(_stand_in), warnings.catch_warnings(action="ignore"):  # torch's, about itself
+        with net.state.standing_in(_stand_in), _silent():
             program = torch.export.export(called, tensors, dynamic_shapes=sizes, strict=False)
             if any(_is_mutable(node) and _in_new_memory(node) is None for node in program.graph.nodes):
                 program = program.run_decompositions({})  # which takes torch longer than all else
@@ -67,6 +69,18 @@ def program_of(net: Network, inputs: Any, given: Sequence[str]) -> fx.GraphModul
             "nor by how many samples there are"
         ) from error
     return _Rewriting(net, program, given, outputs).module()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Without what torch warns and logs of itself: it prints whole graphs."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        logging.disable(before)
 
 
 def _stand_in(module: Any, given: Tensor) -> Tensor:
@@ -208,6 +222,9 @@ def _owner(node: fx.Node) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """What torch has to say, in one line: it puts what the model did behind it."""
+    """What torch has to say, in one line, with the line of the model's code if it names one."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    raised = [number for number, line in enumerate(lines) if line.startswith("The following call raised")]
+    return f"{lines[0]} at {', '.join(lines[raised[0] + 1 : raised[0] + 3])}" if raised else lines[0]
