@@ -341,13 +341,16 @@ class Mixing(Own):
         (Unknown, "the function (special_)?i0 "),
     ],
 )
-def test_what_can_not_be_followed_or_written_is_named(kind: type[Own], reason: str, tmp_path: Path) -> None:
+def test_what_can_not_be_followed_or_written_is_named(
+    kind: type[Own], reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     x = samples(6, 4, 6)
     net = prepared(kind(), x)
     with pytest.raises(InputError, match=reason) as error:
         export(net, tmp_path / "model.onnx", x, check=[(x, None)])
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
+    assert capsys.readouterr() == ("", ""), "nor does torch say anything"
 
 
 def test_a_network_is_followed_once() -> None:
