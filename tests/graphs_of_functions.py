@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from pdqat.deployment.formats.onnx_graph import GraphWriter
+from sound_runtimes import openvino_is_sound
 
 Functions = Mapping[str, Callable[..., Any]]
 
@@ -78,7 +79,7 @@ def exported(module: nn.Module, example: tuple[Tensor, ...]) -> fx.GraphModule:
 
 
 class File:
-    """A graph's file in both runtimes."""
+    """A graph's file in the runtimes that are sound."""
 
     def __init__(self, graph: fx.GraphModule, example: tuple[Tensor, ...]) -> None:
         content = GraphWriter(graph, example).model().SerializeToString()
@@ -86,6 +87,8 @@ class File:
         options.intra_op_num_threads, options.log_severity_level = 1, 3
         self._session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         self._names = [described.name for described in self._session.get_outputs()]
+        if not openvino_is_sound():
+            return
         core = openvino.Core()
         settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "NUM_STREAMS": 1}
         self._compiled = core.compile_model(core.read_model(content), "CPU", settings)
@@ -95,6 +98,8 @@ class File:
         names = [described.name for described in self._session.get_inputs()]
         feed = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
         made = dict(zip(self._names, map(torch.from_numpy, self._session.run(self._names, feed)), strict=True))
+        if not openvino_is_sound():
+            return {"onnxruntime": made}
         results = self._compiled(feed)
         ports = [(name, port) for port in self._compiled.outputs for name in port.get_names()]
         numbers = {name: torch.from_numpy(np.array(results[port])) for name, port in ports}

@@ -45,9 +45,14 @@ def passes(level: str, threads: int, arguments: list[str]) -> bool:
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="each level once, with two threads")
+    parser.add_argument(
+        "--quick", action="store_true", help="each level below this processor's own once, with two threads"
+    )
     options, arguments = parser.parse_known_args()
-    settings = [(level, threads) for level in levels_here() for threads in ((2,) if options.quick else (1, 2))]
+    levels = levels_here()
+    settings = [(level, threads) for level in levels for threads in (1, 2)]
+    if options.quick:
+        settings = [(level, 2) for level in levels[:-1]]
     outcomes = [passes(level, threads, arguments) for level, threads in settings]
     return 0 if all(outcomes) else 1
 

@@ -115,6 +115,7 @@ def check_file(net: Network, inputs: Any, folder: Path, target: Any = None) -> N
     assert all(result.passes for result in report.verified)
 
 
+@pytest.mark.usefixtures("sound_runtimes")
 @pytest.mark.parametrize("kind", FORWARDS)
 def test_forwards_of_all_kinds_are_exported(kind: type[Own], tmp_path: Path) -> None:
     x = samples(6, 4, 6)
@@ -376,6 +377,7 @@ def resnet() -> tuple[nn.Module, Any]:
     return transformers.ResNetForImageClassification(config), {"pixel_values": samples(4, 3, 16, 16)}
 
 
+@pytest.mark.usefixtures("sound_runtimes")
 @pytest.mark.parametrize("make", [bert, resnet])
 @pytest.mark.filterwarnings("ignore")  # of that library's own
 def test_models_of_transformers_are_exported(make: Callable[[], tuple[nn.Module, Any]], tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def around(between: nn.Module) -> tuple[Network, Tensor]:
         nn.Sequential(nn.Flatten(0, 1), nn.Unflatten(0, (-1, 4))),
     ],
 )
+@pytest.mark.usefixtures("sound_runtimes")
 def test_functions_of_real_numbers_stand_between_layers(tmp_path: Path, between: nn.Module) -> None:
     net, x = around(between)
     report = export(net, tmp_path / "model.onnx", x[:2], check=[(x, torch.rand(4))])
@@ -155,6 +156,7 @@ def test_what_can_not_be_exported_is_named_and_nothing_is_written(
     assert str(error.value).startswith(reason)
 
 
+@pytest.mark.usefixtures("sound_runtimes")
 @pytest.mark.parametrize("norm", [nn.GroupNorm(4, 8), nn.InstanceNorm2d(8), nn.LayerNorm([8, 6, 6])], ids=str)
 def test_a_norm_of_samples_keeps_its_epsilon_behind_integers(tmp_path: Path, norm: nn.Module) -> None:
     torch.manual_seed(0)

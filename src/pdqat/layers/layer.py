@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Self, final
 import torch
 from torch import Tensor, nn
 
+from pdqat.errors import InputError
 from pdqat.layers.arithmetic import in_autocast
 from pdqat.layers.distances import precise
 from pdqat.layers.layer_quantizers import Candidates, LayerQuantizers
@@ -54,6 +55,11 @@ class PrecisionLayer(Summand):
         """The layer's one operation under the network's current view."""
         if self.state.stand_in is not None:
             return self.state.stand_in(self, input)
+        if not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != _NO_BACKWARD:
+            raise InputError(
+                f"{self.name} is computed again in the backward pass, where its view is over: switch gradient "
+                "checkpointing off (model.gradient_checkpointing_disable() in transformers)"
+            )
         plan = self.state.plan
         if plan is None:
             return self.in_full(input)
@@ -218,6 +224,10 @@ class PrecisionLayer(Summand):
         for attribute in ("name", "state", "views", "sums", "norm_after", "readers", "roundings_behind"):
             delattr(self, attribute)
         self.__class__ = self.plain  # type: ignore[assignment]
+
+
+_NO_BACKWARD = -1
+"""What torch says while no backward pass is under way."""
 
 
 def _as_is(tensor: Tensor) -> Tensor:
