@@ -177,11 +177,11 @@ class Lagrangian(nn.Module):
 
     def terms(self, inputs: Any, target: Any) -> Terms:
         """The parts, for a batch: one forward in full precision and one under each plan."""
-        part = self.layer_sample if self.training else 1.0
+        part, device = self.layer_sample if self.training else 1.0, self.duals.multipliers.device
         recorders = {name: Recorder(self._requests[name], part) for name in self.net.plans}
         for recorder in recorders.values():
-            recorder.draw(samples_in(inputs), self.duals.multipliers.device)
-        draws = Draws(self.training)
+            recorder.draw(samples_in(inputs), device)
+        draws = Draws(self.training, device)
         full = precise(self.net.call(inputs))
         loss = self.loss(full, target)
         outputs: dict[str, Tensor] = {"full": full}

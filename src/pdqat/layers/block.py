@@ -27,7 +27,7 @@ class BlockTwin:
         """Called by torch before the block's own forward."""
         recorder = self.state.recorder
         if recorder is not None and recorder.wants(self.name):
-            self._draws.append(Draws(block.training))
+            self._draws.append(Draws(block.training, next(block.parameters()).device))
 
     def __call__(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         """Called by torch after the block's own forward."""

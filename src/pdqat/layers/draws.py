@@ -9,29 +9,24 @@ from torch import Tensor
 
 
 class Draws:
-    """The state of torch's generators where one view begins.
+    """The state of the generators that a forward draws from, where one view begins.
 
     Args:
         active: whether there is something to repeat: evaluation draws nothing.
+        device: where the forward is computed; the generator of the CPU may be drawn from too.
     """
 
-    def __init__(self, active: bool) -> None:
-        self._states: list[Tensor] | None = None
+    def __init__(self, active: bool, device: torch.device) -> None:
+        self._on_cpu: Tensor | None = None
+        self._on_device: Tensor | None = None
+        self._device = device
         if active and not torch.compiler.is_compiling():
-            self._states = _states()
+            self._on_cpu = torch.get_rng_state()
+            self._on_device = torch.cuda.get_rng_state(device) if device.type == "cuda" else None
 
     def repeat(self) -> None:
         """Let what follows draw what was drawn since."""
-        if self._states is not None:
-            _set_states(self._states)
-
-
-def _states() -> list[Tensor]:
-    on_devices = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return [torch.get_rng_state(), *on_devices]
-
-
-def _set_states(states: list[Tensor]) -> None:
-    torch.set_rng_state(states[0])
-    if len(states) > 1:
-        torch.cuda.set_rng_state_all(states[1:])
+        if self._on_cpu is not None:
+            torch.set_rng_state(self._on_cpu)
+        if self._on_device is not None:
+            torch.cuda.set_rng_state(self._on_device, self._device)

@@ -80,10 +80,10 @@ def streams_of(ends: list[Any], made: Mapping[Any, LayerCall]) -> list[frozenset
             nodes.extend(parent for parent, _ in node.next_functions)
         if type(node).__name__ == "AddBackward0":
             terms = _terms(node, made, known)
-            apart = [each for each in streams if not each & (terms - {None})]
-            joined = [each for each in streams if each & (terms - {None})]
+            apart = [stream for stream in streams if not stream & (terms - {None})]
+            joined = [stream for stream in streams if stream & (terms - {None})]
             streams = [*apart, terms.union(*joined)]
-    return [frozenset(name for name in each if name is not None) for each in streams if None not in each]
+    return [frozenset(name for name in stream if name is not None) for stream in streams if None not in stream]
 
 
 def _terms(node: Any, made: Mapping[Any, LayerCall], known: dict[Any, set[str | None]]) -> set[str | None]:

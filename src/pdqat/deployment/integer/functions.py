@@ -142,13 +142,13 @@ def _copied_inside(graph: fx.Graph, node: fx.Node, module: nn.Module, copies: di
 
 def reached(graph: fx.Graph) -> set[fx.Node]:
     """The nodes that an input's numbers reach, not only its size: all others are stored."""
-    found: set[fx.Node] = set()
+    nodes: set[fx.Node] = set()
     for node in graph.nodes:
         of_sizes = node.op in ("call_function", "call_method") and function_name(node) in OF_SHAPES
-        computed = not of_sizes and any(source in found for source in node.all_input_nodes)
+        computed = not of_sizes and any(source in nodes for source in node.all_input_nodes)
         if node.op in ("placeholder", "call_module") or computed:
-            found.add(node)
-    return found
+            nodes.add(node)
+    return nodes
 
 
 def tensors(value: Any) -> list[Tensor]:
