@@ -34,9 +34,10 @@ def each_tensor(value: Any, function: Callable[[Tensor], Any]) -> Any:
 
 def tensors_in(value: Any) -> list[Tensor]:
     """All tensors of a structure, from left to right."""
-    tensors: list[Tensor] = []
-    each_tensor(value, tensors.append)
-    return tensors
+    if isinstance(value, Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple | list) else ()
+    return [tensor for part in parts for tensor in tensors_in(part)]
 
 
 def on_device(value: Any, device: torch.device) -> Any:

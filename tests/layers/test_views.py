@@ -5,7 +5,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from pdqat import BlockConstraint, InputError, Lagrangian, LayerConstraint, Network, OutputConstraint, prepare
 from pdqat.models import preresnet_small
@@ -342,22 +341,3 @@ def test_a_network_moves_and_changes_type_as_one() -> None:
     with net.under("2-bit"):
         assert net(X.double()).dtype == torch.float64
     assert {each.dtype for each in net.state_dict().values() if each.is_floating_point()} == {torch.float64}
-
-
-def test_gradient_checkpointing_is_refused_with_the_way_out() -> None:
-    """It computes layers again in the backward pass, when nothing tells under which plan."""
-
-    class Checkpointed(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.block, self.last = (nn.Linear(4, 4) for _ in range(3))
-
-        def forward(self, x: Tensor) -> Tensor:
-            hidden = checkpoint(self.block, self.first(x), use_reentrant=False)
-            y: Tensor = self.last(hidden)
-            return y
-
-    x = torch.rand(6, 4)
-    lagrangian = Lagrangian(prepare(Checkpointed(), x), F.cross_entropy)
-    with pytest.raises(InputError, match=r"block is computed again in the backward pass.* checkpointing off"):
-        lagrangian(x, torch.arange(6) % 4).backward()

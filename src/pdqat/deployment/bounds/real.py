@@ -10,10 +10,11 @@ from torch.fx.node import map_aggregate
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from pdqat.batches import tensors_in
 from pdqat.deployment.bounds import elementwise, masks, norms, products, sums
 from pdqat.deployment.bounds.elementwise import RISING, VALLEYS, clamp, converted, span_of
 from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, average, line
-from pdqat.deployment.integer.functions import function_name, in_functions, reached, tensors
+from pdqat.deployment.integer.functions import function_name, in_functions, reached
 from pdqat.deployment.integer.names import OWN_NAME
 from pdqat.deployment.integer.operations import Clip, ScaleShift, per_channel
 from pdqat.errors import InputError
@@ -179,7 +180,7 @@ def _chosen(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[st
     low, high = (function(*_ends(args, end), **_ends(kwargs, end)) for end in ("low", "high"))
     if isinstance(low, Tensor):
         return Span(low, high, all(whole))
-    if not tensors(low):
+    if not tensors_in(low):
         return low
     pairs = zip(low, high, strict=True)
     return tuple(Span(*pair, all(whole)) if pair[0].is_floating_point() else pair[0] for pair in pairs)

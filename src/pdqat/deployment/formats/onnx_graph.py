@@ -13,10 +13,11 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from pdqat.batches import tensors_in
 from pdqat.deployment.formats.onnx_emitter import TYPES, Emitter, Value
 from pdqat.deployment.formats.onnx_functions import KNOWN
 from pdqat.deployment.formats.onnx_parts import Made, description, function_name
-from pdqat.deployment.integer.functions import check_in_place, in_functions, reached, tensors
+from pdqat.deployment.integer.functions import check_in_place, in_functions, reached
 from pdqat.deployment.integer.graph import function_of_numbers, is_without_effect
 from pdqat.deployment.integer.names import INPUT, OUTPUT, OWN_NAME
 from pdqat.deployment.integer.operations import Clip, ScaleShift
@@ -128,7 +129,7 @@ class GraphWriter:
 
     def _written(self, node: fx.Node, small: Any, large: Any) -> Any:
         """The node's tensor: stored, where no input reaches it, else computed."""
-        if not tensors(small):
+        if not tensors_in(small):
             return ""  # a size, which is written where it is used
         if node in self._reached:
             check_in_place(node)
@@ -189,7 +190,7 @@ class GraphWriter:
     def _argument(self, node: fx.Node) -> Any:
         """What a function is given for a node: its value, or a size that is always the same."""
         value = self._values[node]
-        return value if tensors(value.small) or value.small != value.large else value.small
+        return value if tensors_in(value.small) or value.small != value.large else value.small
 
     def _emit(self, kind: str, inputs: Sequence[str], output: str | None = None, **attributes: Any) -> str:
         return self._file.emit(kind, inputs, output, **attributes)

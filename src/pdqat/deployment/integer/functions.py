@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from torch import Tensor, fx, nn
+from torch import fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
@@ -149,10 +149,3 @@ def reached(graph: fx.Graph) -> set[fx.Node]:
         if node.op in ("placeholder", "call_module") or computed:
             nodes.add(node)
     return nodes
-
-
-def tensors(value: Any) -> list[Tensor]:
-    """All tensors of a result: of several parts, or none."""
-    if isinstance(value, Tensor):
-        return [value]
-    return [tensor for part in value for tensor in tensors(part)] if isinstance(value, tuple | list) else []
