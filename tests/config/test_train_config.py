@@ -59,6 +59,8 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "decay": 0.5,
     "accumulate": 3,
     "clip_norm": 0.75,
+    "warm_up": 0.25,
+    "norm_batches": 3,
     "patience": 4,
     "seed": 11,
     "device": "cuda:1",

@@ -152,6 +152,16 @@ class TrainConfig:
     clip_norm: float | None = option(
         None, "largest norm that a gradient may have; longer ones are shortened", options.above_zero
     )
+    warm_up: float = option(
+        0.0,
+        "part of the epochs, at first, in full precision alone; low precision then starts from there",
+        lambda part: None if 0 <= part < 1 else "must be from 0 to below 1",
+    )
+    norm_batches: int = option(
+        0,
+        "training batches on which low-precision norms are estimated anew before each validation; 0 keeps running ones",
+        options.at_least(0),
+    )
     patience: int = option(
         0, "stop after so many epochs without a better validation accuracy; 0 is never", options.at_least(0)
     )

@@ -6,7 +6,10 @@ registry that it speaks of.
 
 DATA = ("digits", "cifar10", "cifar100", "folder")
 FETCHED_DATA = ("cifar10", "cifar100")
-MODELS = ("preresnet20", "preresnet32", "preresnet56", "preresnet-small", "resnet20", "resnet32", "resnet56")
+MODELS = (
+    *("preresnet8", "preresnet20", "preresnet32", "preresnet56", "preresnet-small"),
+    *("resnet20", "resnet32", "resnet56"),
+)
 QUANTIZERS = ("dorefa", "dorefa-unscaled", "dorefa-int8", "uniform", "uniform-channel", "lsq")
 GRADIENTS = ("exact", "norms", "straight-through")
 OUTPUT_DISTANCES = ("cross-entropy", "kl", "squared")

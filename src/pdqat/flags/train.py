@@ -36,7 +36,17 @@ HEADINGS: dict[str, tuple[str, ...]] = {
     "multipliers": (
         *("dual_rule", "dual_rate", "dual_damping", "dual_nu", "dual_every", "dual_slack", "dual_samples"),
     ),
-    "steps": ("lr", "schedule", "milestones", "decay", "accumulate", "clip_norm", "patience"),
+    "steps": (
+        "lr",
+        "schedule",
+        "milestones",
+        "decay",
+        "warm_up",
+        "norm_batches",
+        "accumulate",
+        "clip_norm",
+        "patience",
+    ),
     "the run": ("config", "seed", "device", "threads", "amp", "compile", "compile_fallback"),
 }
 
