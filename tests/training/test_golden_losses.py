@@ -37,6 +37,8 @@ SHARED: dict[str, Any] = {
     "bits": ["2"],
     "quantizer": "dorefa",
     "gradient": "norms",
+    "schedule": "steps",
+    "norm_batches": 0,
     "output_distance": "cross-entropy",
     "output_tolerance": 0.3,
     "layer_distance": "relative",
