@@ -36,13 +36,14 @@ from scipy.stats import spearmanr
 
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.choices import CANDIDATES, candidates_in, choices
-from pdqat.allocation.measure import STATISTICS_BATCHES, estimate_statistics
+from pdqat.allocation.measure import STATISTICS_BATCHES
 from pdqat.allocation.prices import predict
 from pdqat.allocation.program import cheapest_plan
 from pdqat.batches import Batches, pairs
 from pdqat.config.trained import Trained
 from pdqat.disk import write_atomically
 from pdqat.flags.arguments import count
+from pdqat.layers.norm_statistics import estimate_statistics
 from pdqat.layers.sizes import layer_sizes
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.show import seeds_to_show
@@ -81,7 +82,7 @@ def opened(run: Run) -> Trained:
 def measured(problem: Problem, plan: BitPlan, training: Batches, test: Batches) -> tuple[float, float]:
     """Loss and accuracy of the weights under a plan, with statistics of its own and without training for it."""
     net = problem.under_plan(plan).net
-    estimate_statistics(net, net.plans[plan.name], training)
+    estimate_statistics(net, net.plans[plan.name], training, STATISTICS_BATCHES)
     net.eval()
     loss, right, samples = 0.0, 0, 0
     with net.under(plan.name):

@@ -59,6 +59,12 @@ class PrecisionNorm(_BatchNorm, Summand):
             view.weight, view.bias = self.weight, self.bias
         self.views[name] = view
 
+    def start_views(self) -> None:
+        """Let every plan's norm be a copy of the full-precision one; a tied affine part is the same Parameter."""
+        own = {key: value for key, value in self.state_dict().items() if "." not in key}
+        for view in self.views.values():
+            view.load_state_dict(own)
+
     @torch.no_grad()
     def take_view_(self, plan: BitPlan) -> None:
         """Become the norm that a plan has, in place."""

@@ -1,10 +1,11 @@
-"""From one plan to another: what belongs to a low-precision view moves over to the view of the new plan."""
+"""What belongs to a low-precision view starts from full precision, or moves over to the view of another plan."""
 
 import copy
 import re
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from pdqat.errors import InputError
@@ -41,6 +42,15 @@ def with_plan(net: Network, plan: Plan) -> Network:
     calibrate(prepared, new.precisions.keys() - same)  # again: the plan's own norms make what these layers read
     prepared.training = net.training
     return prepared
+
+
+@torch.no_grad()
+def start_views(net: Network) -> None:
+    """Let every plan start from full precision as it is now: norms as copies, quantisers set on the example."""
+    for module in net.modules():
+        if isinstance(module, PrecisionNorm):
+            module.start_views()
+    calibrate(net, [module.name for module in net.modules() if isinstance(module, Summand)])
 
 
 def completed(net: Network, plan: Plan) -> BitPlan:

@@ -13,6 +13,7 @@ __all__ = ["NAMES", "build", "preresnet", "preresnet_small", "resnet"]
 
 # Each entry is called with (width, classes, channels).
 _MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {
+    "preresnet8": partial(preresnet, 8),
     "preresnet20": partial(preresnet, 20),
     "preresnet32": partial(preresnet, 32),
     "preresnet56": partial(preresnet, 56),

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ def fit(
     decay: float = 0.1,
     patience: int = 0,
     dual_every: int = 0,
+    warm_up: float = 0.0,
+    norm_batches: int = 0,
     slack_batches: Batches | None = None,
     replanning: Replanning | None = None,
     accumulate: int = 1,
@@ -89,6 +91,9 @@ def fit(
         decay: the factor on the rate at a milestone.
         patience: stop after so many epochs without a better validation score; 0 is never.
         dual_every: batches between steps of the multipliers; 0 is once an epoch.
+        warm_up: the part of the epochs, at first, in full precision alone; low precision then starts from there.
+        norm_batches: batches of `batches` on which the statistics of low-precision norms are estimated anew before
+            each validation; 0 keeps the running ones, which lag behind weights whose codes flip.
         slack_batches: training samples on which fresh slacks are measured for every step of the multipliers; without
             them the running mean over the batches since the last one is taken, which is free.
         replanning: a budget under which bits are chosen anew on the way.
@@ -119,6 +124,8 @@ def fit(
         decay=decay,
         patience=patience,
         dual_every=dual_every,
+        warm_up=warm_up,
+        norm_batches=norm_batches,
         accumulate=accumulate,
         clip_norm=clip_norm,
         seed=seed,
@@ -202,8 +209,9 @@ def _remove_unused(run: Run) -> None:
 def _check_same(given: dict[str, Any], run: Run) -> None:
     """Refuse to continue a training with another problem, or in another way; it may go on for more epochs."""
     stored = run.problem()
-    for part, what in (("training", "training"), (None, "problem")):
-        before, now = (content.get(part, {}) if part else content for content in (stored, given))
+    usual = {field.name: field.default for field in fields(Settings) if field.name in given["training"]}
+    trainings = {**usual, **stored.get("training", {})}, given["training"]  # an old run does not name a newer setting
+    for what, (before, now) in (("training", trainings), ("problem", (stored, given))):
         names = [key for key in {**before, **now} if key not in ("training", "epochs")]
         different = next((key for key in names if before.get(key) != now.get(key)), None)
         if different is not None:

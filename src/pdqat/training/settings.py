@@ -27,6 +27,8 @@ class Settings:
     decay: float = 0.1
     patience: int = 0
     dual_every: int = 0
+    warm_up: float = 0.0
+    norm_batches: int = 0
     accumulate: int = 1
     clip_norm: float | None = None
     seed: int = 0
@@ -36,7 +38,14 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", choice(Schedule, self.schedule, "schedule"))
-        for name, least in (("epochs", 1), ("accumulate", 1), ("patience", 0), ("dual_every", 0), ("seed", 0)):
+        for name, least in (
+            ("epochs", 1),
+            ("accumulate", 1),
+            ("patience", 0),
+            ("dual_every", 0),
+            ("norm_batches", 0),
+            ("seed", 0),
+        ):
             given = getattr(self, name)
             if isinstance(given, bool) or not isinstance(given, int) or given < least:
                 raise InputError(f"{name} must be a whole number from {least} upwards, not {given!r}")
@@ -47,8 +56,15 @@ class Settings:
             is_number = isinstance(given, int | float) and not isinstance(given, bool)
             if not is_number or not (math.isfinite(given) and given > 0):
                 raise InputError(f"{name} must be a number above 0, not {given!r}")
+        if isinstance(self.warm_up, bool) or not isinstance(self.warm_up, int | float) or not 0 <= self.warm_up < 1:
+            raise InputError(f"warm_up is a part of the epochs, from 0 to below 1, not {self.warm_up!r}")
         if not all(0 < part < 1 for part in self.milestones):
             raise InputError(f"milestones are parts of the epochs, above 0 and below 1, not {list(self.milestones)}")
+
+    @property
+    def warm_epochs(self) -> int:
+        """The epochs in full precision before the problem itself is trained, of which one at least is left."""
+        return min(round(self.warm_up * self.epochs), self.epochs - 1)
 
     def epoch_seed(self, epoch: int) -> int:
         """Of an epoch of this training."""

@@ -16,6 +16,8 @@ from pdqat.batches import Batches, check_repeatable, length_of, pairs, seed_pass
 from pdqat.errors import InputError
 from pdqat.evaluation import Evaluation, evaluate
 from pdqat.lagrangian import Lagrangian
+from pdqat.layers.norm_statistics import estimate_statistics
+from pdqat.layers.transfer import start_views
 from pdqat.metric import Metric, MetricLike
 from pdqat.precision import MIXED, BitPlan
 from pdqat.process import check_compiler
@@ -80,6 +82,11 @@ class Trainer:
         self._by = optimizer, scheduler, scheduler_every
         self._replanning = replanning
         self._replan_epochs = frozenset() if replanning is None else replanning.epochs(settings.epochs)
+        if any(epoch < settings.warm_epochs for epoch in self._replan_epochs):
+            raise InputError(
+                f"bits are chosen after {min(self._replan_epochs)} epochs, but the first {settings.warm_epochs} are in "
+                "full precision: choose them later, or warm up for less"
+            )
         self._store: Store = MemoryStore() if store is None else store
         self._callbacks = tuple(callbacks)
         self._method = method or _method_of(problem)
@@ -91,8 +98,11 @@ class Trainer:
         checkpoint = self._store.last()
         if checkpoint is not None:
             self.problem = with_state(self.problem, checkpoint, f"the checkpoint {self._store.where()}")
+            self.epoch = checkpoint.get("epoch", 0)
         self._compiled = settings.compile and self.compile_problem is None
-        self._descent = self._new_descent()
+        self._stage: Problem = self.problem
+        """What is trained now: the problem, or full precision alone before it."""
+        self._descent = self._start_stage()
         if checkpoint is not None:
             self._restore(checkpoint)
 
@@ -102,6 +112,8 @@ class Trainer:
             callback.start(self.settings.epochs, self._steps, self.epoch)
         while self.epoch < self.settings.epochs and not self._is_out_of_patience():
             started = time.perf_counter()
+            if self.epoch and self.epoch == self.settings.warm_epochs:
+                self._end_warm_up()
             replanned = {"bits_chosen_by": self._replan()} if self.epoch in self._replan_epochs else {}
             entry = {**self._train_epoch(), **replanned}
             self.seconds += time.perf_counter() - started
@@ -124,9 +136,20 @@ class Trainer:
         self._store.finish(summary)
         return History(self.problem, self.metrics, summary)
 
-    def _new_descent(self) -> Descent:
-        """On the problem, which is another one after a change of plan."""
-        return Descent(self.problem, self.settings, self._compiled, *self._by)
+    def _start_stage(self, before: Descent | None = None) -> Descent:
+        """Descent on what is trained from now on, with the optimiser's state of the stage before."""
+        warming = self.epoch < self.settings.warm_epochs
+        self._stage = TaskProblem(self.problem.net, self.problem.loss, low=False) if warming else self.problem
+        descent = Descent(self._stage, self.settings, self._compiled, *self._by)
+        if before is not None:
+            descent.load(before.state())
+        return descent
+
+    def _end_warm_up(self) -> None:
+        """The low-precision views start from what full precision has learned; the best epoch is one of theirs."""
+        start_views(self.problem.net)
+        self._descent = self._start_stage(self._descent)
+        self.best = {"epoch": self.epoch, "score": None}
 
     def _try_compiler(self) -> None:
         try:
@@ -143,19 +166,17 @@ class Trainer:
         replan = self._replanning.choose(self.problem, self._validation)
         plan = self.problem.net.only_plan("spend a budget")
         if any(plan[layer] != precision for layer, precision in replan.solution.precisions.items()):
-            before = self._descent.state()
             self.problem = self.problem.under_plan(BitPlan(MIXED, replan.solution.precisions))
             if self._compiled:
                 torch.compiler.reset()  # else every plan would count towards torch's limit of versions of one function
-            self._descent = self._new_descent()
-            self._descent.load(before)
+            self._descent = self._start_stage(self._descent)
             self.best = {"epoch": self.epoch, "score": None}
         return replan.by
 
     def _train_epoch(self) -> dict[str, Any]:
         every, steps = self.settings.dual_every, self._steps
         seed_pass(self._batches, self.settings.epoch_seed(self.epoch))
-        self.problem.train()
+        self._stage.train()
         rate = self._descent.start_epoch(self.epoch)
         objectives: list[Tensor] = []
         for step, (inputs, target) in enumerate(pairs(self._batches), start=1):
@@ -174,9 +195,10 @@ class Trainer:
             self._dual_step()
         self._batches_done += len(objectives)
         self.epoch += 1
+        self._estimate_norms()
         measured = self._measure(self._validation)
         self._check_metric(measured.metric)
-        check_finite(self.problem, measured, self.epoch, self._kept())
+        check_finite(self._stage, measured, self.epoch, self._kept())
         return {
             "epoch": self.epoch,
             "lr": rate,
@@ -190,7 +212,7 @@ class Trainer:
 
     def _dual_step(self) -> None:
         """One step of the multipliers, on fresh slacks or on the running mean."""
-        problem = self.problem
+        problem = self._stage
         if not isinstance(problem, Lagrangian):
             return
         if self._slack_batches is not None:
@@ -198,9 +220,17 @@ class Trainer:
             problem.samples.fill_(1)
         problem.dual_step()
 
+    def _estimate_norms(self) -> None:
+        """Of the views that are trained, so that they are judged by the weights as they are."""
+        if not self.settings.norm_batches or (isinstance(self._stage, TaskProblem) and not self._stage.low):
+            return
+        for plan in self._stage.net.plans.values():
+            seed_pass(self._batches, ~self.settings.epoch_seed(self.epoch))
+            estimate_statistics(self._stage.net, plan, self._batches, self.settings.norm_batches)
+
     def _measure(self, batches: Batches) -> Evaluation:
         seed_pass(batches, ~self.settings.epoch_seed(self.epoch), generator_only=True)
-        return evaluate(self.problem, batches, self._metric, compiled_terms=self._descent.terms)
+        return evaluate(self._stage, batches, self._metric, compiled_terms=self._descent.terms)
 
     def _report(self, objectives: list[Tensor]) -> None:
         mean = mean_objective(objectives, self.epoch + 1, self._kept())
@@ -227,7 +257,7 @@ class Trainer:
         return sum(low) / len(low) if low else scores["full"]
 
     def _is_out_of_patience(self) -> bool:
-        if self._replan_epochs and self.epoch <= max(self._replan_epochs):
+        if self.epoch <= max(self._replan_epochs, default=self.settings.warm_epochs):
             return False
         return bool(self.settings.patience) and self.epoch - self.best["epoch"] >= self.settings.patience
 
