@@ -48,6 +48,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "layer_sample": 0.5,
     "dual_damping": 0.5,
     "dual_nu": 0.9,
+    "dual_restart": True,
     "dual_every": 7,
     "dual_slack": "fresh",
     "dual_samples": 1000,

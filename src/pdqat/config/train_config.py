@@ -132,6 +132,7 @@ class TrainConfig:
     dual_nu: float = option(
         0.0, "smoothing factor of nupi", lambda nu: None if 0 <= nu < 1 else "must be from 0 to below 1"
     )
+    dual_restart: bool = option(False, "let a multiplier go back to 0 once its constraint is met")
     dual_every: int = option(0, "steps between dual updates; 0 is once an epoch", options.at_least(0))
     dual_slack: SlackSource = option(SlackSource.RUNNING, "where a dual step takes its slacks from")
     dual_samples: int | None = option(None, "training images for fresh slacks; without it all", options.at_least(1))

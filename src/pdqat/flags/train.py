@@ -34,7 +34,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("tolerances", "tolerance_price", "layer_sample"),
     ),
     "multipliers": (
-        *("dual_rule", "dual_rate", "dual_damping", "dual_nu", "dual_every", "dual_slack", "dual_samples"),
+        *("dual_rule", "dual_rate", "dual_damping", "dual_nu", "dual_restart"),
+        *("dual_every", "dual_slack", "dual_samples"),
     ),
     "steps": (
         "lr",

@@ -11,7 +11,7 @@ import torch
 from rich.console import Console
 
 from pdqat.batches import Batches
-from pdqat.description import describe
+from pdqat.description import describe, in_todays_fields
 from pdqat.disk import as_path
 from pdqat.errors import InputError
 from pdqat.metric import MetricLike
@@ -208,7 +208,7 @@ def _remove_unused(run: Run) -> None:
 
 def _check_same(given: dict[str, Any], run: Run) -> None:
     """Refuse to continue a training with another problem, or in another way; it may go on for more epochs."""
-    stored = run.problem()
+    stored = in_todays_fields(run.problem())
     usual = {field.name: field.default for field in fields(Settings) if field.name in given["training"]}
     trainings = {**usual, **stored.get("training", {})}, given["training"]  # an old run does not name a newer setting
     for what, (before, now) in (("training", trainings), ("problem", (stored, given))):
