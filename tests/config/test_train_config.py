@@ -61,6 +61,8 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "accumulate": 3,
     "clip_norm": 0.75,
     "warm_up": 0.25,
+    "progressive": ["8", "w4a8"],
+    "flip_rate": 0.01,
     "norm_batches": 3,
     "patience": 4,
     "seed": 11,
@@ -115,6 +117,7 @@ def test_the_file_has_every_key_that_has_a_value() -> None:
         "dual_rate",
         "dual_samples",
         "clip_norm",
+        "flip_rate",
         "threads",
     ]
     text = written(resolve_config(None, {}, {}))
@@ -184,6 +187,10 @@ def test_the_file_has_every_key_that_has_a_value() -> None:
         ("accumulate", 0, "from 1 upwards"),
         ("accumulate", 1.5, "a whole number"),
         ("clip_norm", 0, "above 0"),
+        ("progressive", ["4", "9"], "from 1 to 8"),
+        ("progressive", "4", "a list"),
+        ("flip_rate", 0.0, "above 0 and at most 1"),
+        ("flip_rate", 1.5, "above 0 and at most 1"),
         ("clip_norm", math.nan, "above 0"),
         ("output_distance", "hamming", "cross-entropy, kl, squared"),
         ("layer_distance", "hamming", "squared, absolute, relative"),

@@ -34,6 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "straight-through with lsq": {"method": "ste", "quantizer": "lsq", "bits": ["2", "4"]},
     "full precision, no augmentation": {"method": "full", "augment": False},
     "warm-up, norms estimated": {"warm_up": 0.5, "norm_batches": 2, "layer_sample": 0.25},
+    "progressive bits, flips": {"progressive": ["4"], "flip_rate": 0.02, "gradient": "straight-through"},
     "two batches a step, clipped": {"accumulate": 2, "clip_norm": 0.1, "gradient": "exact"},
 }
 

@@ -158,6 +158,16 @@ class TrainConfig:
         "part of the epochs, at first, in full precision alone; low precision then starts from there",
         lambda part: None if 0 <= part < 1 else "must be from 0 to below 1",
     )
+    progressive: list[str] = option(
+        [],
+        "precisions to train under before the plan's own, from the highest down, in equal parts of the epochs",
+        lambda bits: options.precisions(bits) if bits else None,
+    )
+    flip_rate: float | None = option(
+        None,
+        "part of the quantised weights whose codes may change in a step, at first; the limit goes down to 0 at the end",
+        options.part,
+    )
     norm_batches: int = option(
         0,
         "training batches on which low-precision norms are estimated anew before each validation; 0 keeps running ones",

@@ -43,6 +43,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "milestones",
         "decay",
         "warm_up",
+        "progressive",
+        "flip_rate",
         "norm_batches",
         "accumulate",
         "clip_norm",
