@@ -109,6 +109,57 @@ def test_without_a_rule_it_is_ascent() -> None:
     assert Duals(BOUNDS).rule == Ascent(0.01)
 
 
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        # slacks 0.5, 0.25, 0, 0.5, -1, 0.5 from a multiplier of 1: back to 0 with the third and the fifth
+        (Ascent(0.5, restart=True), [1.25, 1.375, 0, 0.25, 0, 0.25]),
+        # damping 2, nu 0: lambda + 0.5 slack + 2 (slack - slack before), the one before being 0 after a restart
+        (NuPI(0.5, damping=2, restart=True), [2.25, 1.875, 0, 1.25, 0, 1.25]),
+        # v / 2 + slack: 0.5, 0.5, forgotten, 0.5, forgotten, 0.5
+        ("own", [1.25, 1.5, 0, 0.25, 0, 0.25]),
+    ],
+    ids=["ascent", "nupi", "own rule"],
+)
+def test_a_multiplier_restarts_at_0_once_its_constraint_is_met(rule: DualRule | str, expected: list[float]) -> None:
+    duals = Duals(BOUNDS[:1], rule if isinstance(rule, DualRule) else Momentum(0.5, restart=True))
+    multipliers = []
+    for slack in (0.5, 0.25, 0.0, 0.5, -1.0, 0.5):
+        duals.step(vector(slack))
+        multipliers.append(duals.multipliers.item())
+        assert slack > 0 or duals.smoothed.item() == 0
+    assert multipliers == expected
+
+
+def test_a_multiplicative_multiplier_rises_again_after_a_restart() -> None:
+    """Tolerance 0.1. Distance 0.4 doubles the multiplier; one of 0.09 ends it; then 0.4 doubles the least one, 0.001"""
+    duals = Duals(BOUNDS[:1], Multiplicative(restart=True))
+    multipliers = []
+    for distance in (0.4, 0.09, 0.4):
+        duals.step(vector(distance) - duals.tolerances)
+        multipliers.append(duals.multipliers.item())
+    assert multipliers == pytest.approx([2, 0, 0.002], rel=1e-6)
+
+
+def test_each_channel_restarts_by_itself() -> None:
+    duals = Duals(BOUNDS, Ascent(1.0, restart=True))
+    duals.step(vector(-0.5, 0.5, 0.25, 0.5))
+    duals.step(vector(0.5, 0.5, -0.25, 0.5))
+    assert duals.multipliers.tolist() == [0.5, 1.0, 0, 1.0]
+
+
+def test_a_slack_that_is_not_a_number_is_not_taken_for_a_constraint_that_is_met() -> None:
+    duals = Duals(BOUNDS[:1], Ascent(1.0, restart=True))
+    duals.step(vector(math.nan))
+    assert math.isnan(duals.multipliers.item())
+
+
+def test_a_tolerance_that_tunes_itself_has_no_restarts() -> None:
+    tuning = Bound("layer", "conv0", "2-bit", 0.1, price=0.1)
+    with pytest.raises(InputError, match="the tolerance of 2-bit/layer/conv0 tunes itself by its multiplier"):
+        Duals([tuning], Ascent(0.5, restart=True))
+
+
 def test_multiplicative_needs_a_tolerance_to_divide_by() -> None:
     with pytest.raises(InputError, match="needs tolerances above 0, but that of 2-bit/layer/conv0 is 0"):
         Duals([Bound("layer", "conv0", "2-bit", 0.0)], Multiplicative())
@@ -198,10 +249,11 @@ def test_multipliers_of_another_problem_are_refused(others: list[Bound]) -> None
         ({"nu": 1.0}, "nu must be from 0 to below 1"),
         ({"nu": -0.1}, "nu must be from 0 to below 1"),
         ({"nu": math.nan}, "nu must be from 0 to below 1"),
+        ({"restart": "often"}, "restart says whether multipliers restart, True or False, not 'often'"),
     ],
 )
-def test_settings_out_of_range(options: dict[str, float], message: str) -> None:
-    for rule in (NuPI, Ascent, Multiplicative) if "rate" in options else (NuPI,):
+def test_settings_out_of_range(options: dict[str, Any], message: str) -> None:
+    for rule in (NuPI,) if {"damping", "nu"} & options.keys() else (NuPI, Ascent, Multiplicative):
         with pytest.raises(InputError, match=message):
             rule(**options)
 

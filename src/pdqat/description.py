@@ -5,7 +5,7 @@ class name, and has to be given again.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 import torch.nn.functional as F
@@ -57,6 +57,15 @@ def describe(problem: Problem) -> dict[str, Any]:
         "constraints": [_described(constraint, CONSTRAINTS) for constraint in problem.constraints],
         "duals": _described(problem.duals.rule, DUAL_RULES),
     }
+
+
+def in_todays_fields(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A description of an earlier version, in which fields that its dual rule has got since have their defaults."""
+    duals = description.get("duals")
+    if not isinstance(duals, Mapping) or duals.get("kind") not in list(DUAL_RULES):
+        return dict(description)
+    usual = {field.name: field.default for field in fields(DUAL_RULES[duals["kind"]])}
+    return {**description, "duals": {**usual, **duals}}
 
 
 def loss_name(loss: Loss) -> str:

@@ -6,7 +6,7 @@ A dual rule says how multipliers follow slacks: `Ascent`, `NuPI`, `Multiplicativ
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
 import torch
@@ -36,15 +36,21 @@ class DualRule(ABC):
 
     Args:
         rate: the step size, 0 or more.
+        restart: whether a multiplier goes back to 0, and forgets, once its constraint is met (Gallego-Posada et al.
+            2022): it has then done its work, and would go on pushing for as long as it takes to come down. `Duals`
+            does that after any rule's step.
     """
 
     rate: float = 0.01
+    restart: bool = field(default=False, kw_only=True)
     name: ClassVar[str]
     """What the rule is called in configurations."""
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.rate) and self.rate >= 0):
             raise InputError(f"the dual rate must be zero or more and finite, not {self.rate}")
+        if not isinstance(self.restart, bool):
+            raise InputError(f"restart says whether multipliers restart, True or False, not {self.restart!r}")
 
     @abstractmethod
     def step(self, state: DualState, slacks: Tensor) -> tuple[Tensor, Tensor]:
@@ -195,6 +201,12 @@ class Duals(nn.Module):
             raise InputError(f"duals is a dual rule such as Ascent(rate=0.01), not {rule!r}")
         self.bounds = tuple(bounds)
         self.rule.check(self.bounds)
+        tuned = next((bound.name for bound in self.bounds if bound.price is not None), None)
+        if self.rule.restart and tuned is not None:
+            raise InputError(
+                f"the tolerance of {tuned} tunes itself by its multiplier, which a restart would take away: give no "
+                "price, or no restart"
+            )
         per_channel = [bound for bound in self.bounds for _ in range(bound.channels)]
         self.register_buffer("multipliers", torch.tensor([bound.start for bound in per_channel]))
         self.register_buffer("smoothed", torch.zeros(len(per_channel)))
@@ -213,9 +225,11 @@ class Duals(nn.Module):
 
     @torch.no_grad()
     def step(self, slacks: Tensor) -> None:
-        """Follow the slacks, staying at 0 or above."""
+        """Follow the slacks, staying at 0 or above; with restarts, back to 0 where the slack is not above 0."""
         state = DualState(self.multipliers, self.smoothed, self._tolerances_at)
         multipliers, memory = self.rule.step(state, slacks)
+        if self.rule.restart:
+            multipliers, memory = (torch.where(slacks <= 0, 0.0, new) for new in (multipliers, memory))
         self.multipliers.copy_(multipliers)
         self.smoothed.copy_(memory)
 

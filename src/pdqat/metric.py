@@ -12,7 +12,7 @@ from pdqat.errors import InputError
 from pdqat.terminal import percent
 
 KEYS = (
-    *("epoch", "lr", "objective", "loss", "metric", "constraints", "plan", "bits_chosen_by"),
+    *("epoch", "lr", "objective", "loss", "metric", "constraints", "plan", "view", "bits_chosen_by", "flip_rate"),
     *("method", "epochs", "chosen_epoch", "plans", "budget", "left_alone", "parameters", "seconds", "compiled"),
     "versions",
 )

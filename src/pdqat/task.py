@@ -61,6 +61,11 @@ Problem = Lagrangian | TaskProblem
 """What can be trained, evaluated, ranked and planned for."""
 
 
+def trains_low(problem: Problem) -> bool:
+    """Whether low precision is trained, and not full precision alone."""
+    return isinstance(problem, Lagrangian) or problem.low
+
+
 def class_dim_of(problem: Problem) -> int | None:
     """The dimension of the output in which classes stand, where a problem says so."""
     constraints = problem.constraints if isinstance(problem, Lagrangian) else ()

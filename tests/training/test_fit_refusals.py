@@ -217,3 +217,16 @@ def test_a_folder_a_metric_and_a_plan_of_another_type_are_refused() -> None:
         Metric("score", wrong)
     with pytest.raises(InputError, match="a plan is a BitPlan, or what allocate returned, not 5"):
         own_problem().under_plan(wrong)
+
+
+def test_a_folder_that_does_not_name_newer_options_is_resumed_with_their_defaults(tmp_path: Path) -> None:
+    fitted(own_problem(), out=tmp_path / "run", epochs=1)
+    run = Run.open(tmp_path / "run")
+    older = run.problem()
+    del older["duals"]["restart"]
+    for name in ("warm_up", "norm_batches", "progressive", "flip_rate"):
+        del older["training"][name]
+    run.write_problem(older)
+    restarts = own_problem(duals=pdqat.Ascent(restart=True))
+    assert "is of another problem: its duals is" in refusal(restarts, out=run.path, resume=True)
+    assert fitted(own_problem(), out=run.path, resume=True).summary["epochs"] == 2

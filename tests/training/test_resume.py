@@ -25,6 +25,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "layers, every 2 steps, running": {"dual_every": 2},
     "layers, every 2 steps, fresh": {"dual_every": 2, "dual_slack": "fresh"},
     "layers, nupi": {"dual_rule": "nupi", "dual_damping": 0.5, "dual_nu": 0.5, "dual_every": 2},
+    "layers, nupi with restarts": {"dual_rule": "nupi", "dual_damping": 0.5, "dual_restart": True, "dual_every": 2},
     "layers, multiplicative": {"dual_rule": "multiplicative", "dual_rate": 0.5},
     "channels": {"level": "channel", "layer_distance": "squared"},
     "blocks": {"level": "block", "blocks": ["stages.0.0", "stages.2.0"], "tied_norms": True},
@@ -33,6 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "straight-through with lsq": {"method": "ste", "quantizer": "lsq", "bits": ["2", "4"]},
     "full precision, no augmentation": {"method": "full", "augment": False},
     "warm-up, norms estimated": {"warm_up": 0.5, "norm_batches": 2, "layer_sample": 0.25},
+    "progressive bits, flips": {"progressive": ["4"], "flip_rate": 0.02, "gradient": "straight-through"},
     "two batches a step, clipped": {"accumulate": 2, "clip_norm": 0.1, "gradient": "exact"},
 }
 

@@ -14,6 +14,7 @@ from pdqat.config.own_code import check_named_again, check_named_on_the_command_
 from pdqat.config.presets import config_of, resolve_config
 from pdqat.config.problem import problem_of
 from pdqat.config.train_config import TrainConfig
+from pdqat.config.training import check_stages
 from pdqat.errors import InputError
 from pdqat.process import check_compiler
 from pdqat.runs.folder import Run, read_toml
@@ -65,8 +66,9 @@ def new_run(given: Given) -> Ready:
         same = name_the_same_layers(config, problem.net.plans, Run.open(given.source))
         if same != config:
             config, problem = same, problem_of(same, loaders)
+    check_stages(config, problem)  # before there is a folder
     if config.compile and not config.compile_fallback:
-        check_compiler()  # before there is a folder
+        check_compiler()
     run = Run.create(folder)
     run.write_options(config.as_options())
     return Ready(run, config, loaders, problem)

@@ -67,9 +67,9 @@ def device_name(value: str) -> str | None:
     )
 
 
-def part(value: float) -> str | None:
-    """Of a whole."""
-    return None if 0 < value <= 1 else "must be above 0 and at most 1"
+def part(value: float | None) -> str | None:
+    """Of a whole, or none."""
+    return None if value is None or 0 < value <= 1 else "must be above 0 and at most 1"
 
 
 def precisions(value: Any) -> str | None:

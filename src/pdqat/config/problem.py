@@ -130,7 +130,12 @@ def objective_of(config: TrainConfig, net: Network, teacher: nn.Module | None = 
 def dual_rule_of(config: TrainConfig) -> DualRule:
     """The configured rule with its rate, and with damping and nu where it has them."""
     rule = DUAL_RULES[config.dual_rule]
-    options = {"rate": config.dual_rate, "damping": config.dual_damping, "nu": config.dual_nu}
+    options: dict[str, Any] = {
+        "rate": config.dual_rate,
+        "restart": config.dual_restart,
+        "damping": config.dual_damping,
+        "nu": config.dual_nu,
+    }
     fields = rule.__dataclass_fields__
     return rule(**{name: value for name, value in options.items() if name in fields and value is not None})
 

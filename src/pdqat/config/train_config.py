@@ -153,6 +153,7 @@ class TrainConfig:
     dual_nu: float = option(
         0.0, "smoothing factor of nupi", lambda nu: None if 0 <= nu < 1 else "must be from 0 to below 1"
     )
+    dual_restart: bool = option(False, "let a multiplier go back to 0 once its constraint is met")
     dual_every: int = option(0, "steps between dual updates; 0 is once an epoch", options.at_least(0))
     dual_slack: SlackSource = option(SlackSource.RUNNING, "where a dual step takes its slacks from")
     dual_samples: int | None = option(None, "training images for fresh slacks; without it all", options.at_least(1))
@@ -177,6 +178,16 @@ class TrainConfig:
         0.0,
         "part of the epochs, at first, in full precision alone; low precision then starts from there",
         lambda part: None if 0 <= part < 1 else "must be from 0 to below 1",
+    )
+    progressive: list[str] = option(
+        [],
+        "precisions to train under before the plan's own, from the highest down, in equal parts of the epochs",
+        lambda bits: options.precisions(bits) if bits else None,
+    )
+    flip_rate: float | None = option(
+        None,
+        "part of the quantised weights whose codes may change in a step, at first; the limit goes down to 0 at the end",
+        options.part,
     )
     norm_batches: int = option(
         20,

@@ -10,6 +10,7 @@ from pdqat.runs.folder import Run
 from pdqat.task import Problem
 from pdqat.training.callbacks import Callback
 from pdqat.training.settings import Settings
+from pdqat.training.stages import Stages
 from pdqat.training.store import FolderStore
 from pdqat.training.trainer import Trainer
 
@@ -18,12 +19,11 @@ def trainer_of(
     run: Run, config: TrainConfig, loaders: Loaders, problem: Problem, callbacks: Sequence[Callback] = ()
 ) -> Trainer:
     """Trains the problem into the run folder, from its last checkpoint if there is one."""
-    shared = [field.name for field in dataclasses.fields(Settings)]
     return Trainer(
         problem,
         loaders.training,
         loaders.validation,
-        Settings(**{name: getattr(config, name) for name in shared}),
+        settings_of(config),
         test=loaders.test,
         slack_batches=loaders.slacks,
         replanning=replanning_of(config),
@@ -31,3 +31,13 @@ def trainer_of(
         callbacks=callbacks,
         method=config.method.value,
     )
+
+
+def settings_of(config: TrainConfig) -> Settings:
+    """How long, how fast and with what the configuration trains."""
+    return Settings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Settings)})
+
+
+def check_stages(config: TrainConfig, problem: Problem) -> None:
+    """Raise InputError if the problem can't be trained in the stages that are configured."""
+    Stages(problem, settings_of(config), replanning_of(config))

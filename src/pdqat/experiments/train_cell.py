@@ -32,7 +32,7 @@ from pdqat.layers import Distance
 from pdqat.process import keep_freed_memory, processor
 from pdqat.runs.checkpoints import load_checkpoint
 from pdqat.runs.folder import BusyError, Run
-from pdqat.task import Problem, TaskProblem
+from pdqat.task import Problem, trains_low
 from pdqat.training.callbacks import Callback
 from pdqat.training.state import with_state
 
@@ -89,9 +89,10 @@ def measured(problem: Problem, loaders: Loaders) -> dict[str, Any]:
         "train_accuracy": evaluate(problem, training).scores,
         "layer_distances": {},
     }
-    is_low = not isinstance(problem, TaskProblem) or problem.low
     plans = problem.net.plans.values()
-    if is_low and any(precision.weight is not None for plan in plans for precision in plan.precisions.values()):
+    if trains_low(problem) and any(
+        precision.weight is not None for plan in plans for precision in plan.precisions.values()
+    ):
         for distance in (Distance.SQUARED, Distance.RELATIVE):
             content["layer_distances"][distance.value] = _layer_distances(problem, loaders, distance)
     return content

@@ -43,7 +43,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("tolerances", "tolerance_price", "layer_sample", "view_sample"),
     ),
     "multipliers": (
-        *("dual_rule", "dual_rate", "dual_damping", "dual_nu", "dual_every", "dual_slack", "dual_samples"),
+        *("dual_rule", "dual_rate", "dual_damping", "dual_nu", "dual_restart"),
+        *("dual_every", "dual_slack", "dual_samples"),
     ),
     "steps": (
         "lr",
@@ -51,6 +52,8 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "milestones",
         "decay",
         "warm_up",
+        "progressive",
+        "flip_rate",
         "norm_batches",
         "accumulate",
         "clip_norm",

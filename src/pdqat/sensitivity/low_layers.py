@@ -18,13 +18,13 @@ from pdqat.layers.layer_quantizers import LayerQuantizers
 from pdqat.layers.modes import evaluating
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.precision import BitPlan
-from pdqat.task import Problem, TaskProblem, check_problem
+from pdqat.task import Problem, TaskProblem, check_problem, trains_low
 
 
 def plan_of(problem: Problem) -> BitPlan:
     """The one plan whose layers are ranked; raises InputError if there are several, or only full precision."""
     check_problem(problem)
-    if isinstance(problem, TaskProblem) and not problem.low:
+    if not trains_low(problem):
         raise InputError("the problem trains full precision only; its layers have no low precision to rank")
     return problem.net.only_plan("rank its layers")
 

@@ -12,8 +12,9 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from pdqat.batches import on_device, samples_in
 from pdqat.errors import InputError
-from pdqat.task import Problem
-from pdqat.training.schedule import learning_rate
+from pdqat.task import Problem, trains_low
+from pdqat.training.flips import FlipControl
+from pdqat.training.schedule import flip_target, learning_rate
 from pdqat.training.settings import Settings
 
 OptimizerLike = Optimizer | Callable[[Iterable[Parameter]], Optimizer]
@@ -43,7 +44,10 @@ class Descent:
         self._scheduler = self._scheduled(scheduler)
         self._check_parameters()
         self._scheduler_every = scheduler_every
+        controls_flips = settings.flip_rate is not None and trains_low(problem)
+        self._flips = FlipControl(problem.net) if controls_flips else None
         self._waiting = 0
+        self._epoch = 0.0
         self._largest_batch = 0
         self._value: Any = problem
         self.terms: Any = None
@@ -87,11 +91,14 @@ class Descent:
         """Forget gradients that are left from elsewhere; returns the learning rate that the epoch starts with."""
         self._optimizer.zero_grad()
         self._waiting = 0
+        if self._flips is not None:
+            self._flips.start_epoch()
         rate = self._optimizer.param_groups[0]["lr"]
         return learning_rate(self._settings, epoch) if self._has_own_rate else float(rate)
 
     def step(self, inputs: Any, target: Any, epoch: float) -> Tensor:
         """Take a batch after so many epochs, whole or in part; returns what was minimised."""
+        self._epoch = epoch
         if self._has_own_rate:
             for group in self._optimizer.param_groups:
                 group["lr"] = learning_rate(self._settings, epoch)
@@ -103,17 +110,22 @@ class Descent:
             self._move()
         return value.detach()
 
-    def end_epoch(self) -> None:
-        """Move by the gradients of batches that were too few for a step of their own."""
+    def end_epoch(self) -> dict[str, float]:
+        """Move by the gradients of batches that were too few for a step of their own; returns what is known of steps.
+
+        That is the flip rate, where it is controlled.
+        """
         if self._waiting:
             self._move()
         if self._scheduler is not None and self._scheduler_every == "epoch":
             self._scheduler.step()
+        return {} if self._flips is None else {"flip_rate": self._flips.mean_rate()}
 
     def state(self) -> dict[str, Any]:
         """What continuing needs."""
         scheduler = {} if self._scheduler is None else {"scheduler": self._scheduler.state_dict()}
-        return {"optimizer": self._optimizer.state_dict(), **scheduler}
+        flips = {} if self._flips is None else {"flips": self._flips.part}
+        return {"optimizer": self._optimizer.state_dict(), **scheduler, **flips}
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a state; what torch raises for another optimizer's goes through."""
@@ -122,6 +134,8 @@ class Descent:
             _ = [group[key] for key in self._optimizer.defaults]
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
+        if self._flips is not None and "flips" in state:  # the warm-up has none
+            self._flips.part.copy_(state["flips"])
 
     def _objective(self, inputs: Any, target: Any) -> Tensor:
         """On a batch; one smaller than the largest so far is not worth compiling for."""
@@ -142,7 +156,10 @@ class Descent:
                     parameter.grad *= self._settings.accumulate / self._waiting
         if self._settings.clip_norm is not None:
             clip_grad_norm_(parameters, self._settings.clip_norm)
-        self._optimizer.step()
+        if self._flips is None:
+            self._optimizer.step()
+        else:
+            self._flips.step(self._optimizer, flip_target(self._settings, self._epoch))
         self._optimizer.zero_grad()
         self._waiting = 0
         if self._scheduler is not None and self._scheduler_every == "step":

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from pdqat.allocation.choices import Bits
 from pdqat.batches import Batches
-from pdqat.description import describe
+from pdqat.description import describe, in_todays_fields
 from pdqat.disk import as_path
 from pdqat.errors import InputError
 from pdqat.metric import MetricLike
@@ -50,6 +51,8 @@ def fit(
     patience: int = 0,
     dual_every: int = 0,
     warm_up: float = 0.0,
+    progressive: Sequence[Bits] = (),
+    flip_rate: float | None = None,
     norm_batches: int = 20,
     slack_batches: Batches | None = None,
     replanning: Replanning | None = None,
@@ -92,6 +95,10 @@ def fit(
         patience: stop after so many epochs without a better validation score; 0 is never.
         dual_every: batches between steps of the multipliers; 0 is once an epoch.
         warm_up: the part of the epochs, at first, in full precision alone; low precision then starts from there.
+        progressive: precisions above the plan's own, such as [8, 4] before 2 bits, that are trained before it, in equal
+            parts of the epochs after the warm-up. Layers that have more bits in the plan keep them.
+        flip_rate: hold the part of the quantised weights' codes that change in a step to this, less and less to 0 at
+            the end, by shortening these weights' steps; without it steps are the optimizer's.
         norm_batches: batches of `batches` on which the statistics of low-precision norms are estimated anew before
             each validation; 0 keeps the running ones, which lag behind weights whose codes flip.
         slack_batches: training samples on which fresh slacks are measured for every step of the multipliers; without
@@ -125,6 +132,8 @@ def fit(
         patience=patience,
         dual_every=dual_every,
         warm_up=warm_up,
+        progressive=progressive,
+        flip_rate=flip_rate,
         norm_batches=norm_batches,
         accumulate=accumulate,
         clip_norm=clip_norm,
@@ -208,8 +217,9 @@ def _remove_unused(run: Run) -> None:
 
 def _check_same(given: dict[str, Any], run: Run) -> None:
     """Refuse to continue a training with another problem, or in another way; it may go on for more epochs."""
-    stored = run.problem()
+    stored = in_todays_fields(run.problem())
     usual = {field.name: field.default for field in fields(Settings) if field.name in given["training"]}
+    usual["progressive"] = []  # as a file has it
     trainings = {**usual, **stored.get("training", {})}, given["training"]  # an old run does not name a newer setting
     for what, (before, now) in (("training", trainings), ("problem", (stored, given))):
         names = [key for key in {**before, **now} if key not in ("training", "epochs")]

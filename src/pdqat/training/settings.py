@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pdqat.allocation.choices import Bits
 from pdqat.constraints import choice
 from pdqat.errors import InputError
+from pdqat.precision import Precision
 
 
 class Schedule(StrEnum):
@@ -28,6 +30,8 @@ class Settings:
     patience: int = 0
     dual_every: int = 0
     warm_up: float = 0.0
+    progressive: Sequence[Bits] = ()
+    flip_rate: float | None = None
     norm_batches: int = 0
     accumulate: int = 1
     clip_norm: float | None = None
@@ -38,6 +42,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", choice(Schedule, self.schedule, "schedule"))
+        if isinstance(self.progressive, str) or not isinstance(self.progressive, Sequence):
+            raise InputError(f"progressive is a list of precisions, such as [8, 4], not {self.progressive!r}")
+        object.__setattr__(self, "progressive", tuple(str(Precision.parse(bits)) for bits in self.progressive))
         for name, least in (
             ("epochs", 1),
             ("accumulate", 1),
@@ -49,13 +56,15 @@ class Settings:
             given = getattr(self, name)
             if isinstance(given, bool) or not isinstance(given, int) or given < least:
                 raise InputError(f"{name} must be a whole number from {least} upwards, not {given!r}")
-        for name in ("lr", "decay", "clip_norm"):
+        for name in ("lr", "decay", "clip_norm", "flip_rate"):
             given = getattr(self, name)
-            if given is None and name == "clip_norm":
+            if given is None and name in ("clip_norm", "flip_rate"):
                 continue
             is_number = isinstance(given, int | float) and not isinstance(given, bool)
             if not is_number or not (math.isfinite(given) and given > 0):
                 raise InputError(f"{name} must be a number above 0, not {given!r}")
+        if self.flip_rate is not None and self.flip_rate > 1:
+            raise InputError(f"flip_rate is a part of the weights, at most 1, not {self.flip_rate!r}")
         if isinstance(self.warm_up, bool) or not isinstance(self.warm_up, int | float) or not 0 <= self.warm_up < 1:
             raise InputError(f"warm_up is a part of the epochs, from 0 to below 1, not {self.warm_up!r}")
         if not all(0 < part < 1 for part in self.milestones):

@@ -24,8 +24,9 @@ def with_state(problem: Problem, checkpoint: dict[str, Any], source: str) -> Pro
     try:
         if "plan" in checkpoint:
             plan = problem.net.only_plan("load a state")
-            if (plan.name, plan.as_text()) != (MIXED, checkpoint["plan"]):
-                problem = problem.under_plan(BitPlan(MIXED, checkpoint["plan"]))
+            named = BitPlan(checkpoint.get("view", MIXED), checkpoint["plan"])
+            if plan != named:
+                problem = problem.under_plan(named)
         problem.net.load_state_dict(checkpoint["model"])
         state = {f"net.{key}": value for key, value in problem.net.state_dict().items()}
         problem.load_state_dict({**state, **checkpoint["duals"]})

@@ -17,17 +17,16 @@ from pdqat.errors import InputError
 from pdqat.evaluation import Evaluation, evaluate
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers.norm_statistics import estimate_statistics
-from pdqat.layers.transfer import start_views
 from pdqat.metric import Metric, MetricLike
-from pdqat.precision import MIXED, BitPlan
 from pdqat.process import check_compiler
-from pdqat.task import Problem, TaskProblem
+from pdqat.task import Problem, TaskProblem, trains_low
 from pdqat.training.callbacks import Callback
 from pdqat.training.descent import Descent, OptimizerLike, SchedulerLike
 from pdqat.training.finite import check_finite, mean_objective
 from pdqat.training.history import History
 from pdqat.training.replanning import Replanning
 from pdqat.training.settings import Schedule, Settings
+from pdqat.training.stages import Stages
 from pdqat.training.state import STRANGER_ERRORS, state_of, with_state
 from pdqat.training.store import MemoryStore, Store
 from pdqat.training.summary import summarize
@@ -61,12 +60,12 @@ class Trainer:
         for name, loader in (("test", test), ("slack_batches", slack_batches)):
             if loader is not None:
                 check_repeatable(loader, name)
-        if replanning is not None and isinstance(optimizer, Optimizer):
+        self._stages = Stages(problem, settings, replanning)
+        if self._stages.change_plans and isinstance(optimizer, Optimizer):
             raise InputError(
-                "bits that are chosen anew make new parameters: give the optimizer as a function of parameters, such "
+                "bits that change on the way make new parameters: give the optimizer as a function of parameters, such "
                 "as lambda parameters: torch.optim.SGD(parameters, 0.1)"
             )
-        self.problem = problem if replanning is None else replanning.started(problem)
         self.settings = settings
         self.compile_problem: str | None = None
         """Why the training is not compiled although it was asked for."""
@@ -80,13 +79,6 @@ class Trainer:
             )
         self._metric: MetricLike | None = metric
         self._by = optimizer, scheduler, scheduler_every
-        self._replanning = replanning
-        self._replan_epochs = frozenset() if replanning is None else replanning.epochs(settings.epochs)
-        if any(epoch < settings.warm_epochs for epoch in self._replan_epochs):
-            raise InputError(
-                f"bits are chosen after {min(self._replan_epochs)} epochs, but the first {settings.warm_epochs} are in "
-                "full precision: choose them later, or warm up for less"
-            )
         self._store: Store = MemoryStore() if store is None else store
         self._callbacks = tuple(callbacks)
         self._method = method or _method_of(problem)
@@ -96,13 +88,14 @@ class Trainer:
         self.best: dict[str, Any] = {"epoch": 0, "score": None}
         self.metrics: list[dict[str, Any]] = []
         checkpoint = self._store.last()
-        if checkpoint is not None:
-            self.problem = with_state(self.problem, checkpoint, f"the checkpoint {self._store.where()}")
-            self.epoch = checkpoint.get("epoch", 0)
+        if checkpoint is None:
+            self._stages.begin()
+        else:
+            self._stages.go_on(checkpoint, f"the checkpoint {self._store.where()}")
+            self.epoch = checkpoint["epoch"]
         self._compiled = settings.compile and self.compile_problem is None
-        self._stage: Problem = self.problem
-        """What is trained now: the problem, or full precision alone before it."""
-        self._descent = self._start_stage()
+        self._trained = self._stages.trained(self.epoch)
+        self._descent = self._new_descent()
         if checkpoint is not None:
             self._restore(checkpoint)
 
@@ -112,44 +105,46 @@ class Trainer:
             callback.start(self.settings.epochs, self._steps, self.epoch)
         while self.epoch < self.settings.epochs and not self._is_out_of_patience():
             started = time.perf_counter()
-            if self.epoch and self.epoch == self.settings.warm_epochs:
-                self._end_warm_up()
-            replanned = {"bits_chosen_by": self._replan()} if self.epoch in self._replan_epochs else {}
-            entry = {**self._train_epoch(), **replanned}
+            notes = self._enter_stage()
+            entry = {**self._train_epoch(), **notes}
             self.seconds += time.perf_counter() - started
             self._save(entry)
             for callback in self._callbacks:
                 callback.epoch(entry)
         best = self._store.best()
-        self.problem = with_state(self.problem, best, "the state of the best epoch").eval()
+        problem = with_state(self._stages.problem, best, "the state of the best epoch").eval()
         about = {
             "method": self._method,
             "epochs": self.epoch,
             "chosen_epoch": best["epoch"],
             "seconds": round(self.seconds, 3),
             "compiled": self._compiled,
-            **self._budget(),
+            **self._stages.budget(),
         }
         for loader in (self._validation, self._test):
             seed_pass(loader, self.settings.epoch_seed(self.epoch))
-        summary = summarize(self.problem, self._metric, self._validation, self._test, about)
+        summary = summarize(problem, self._metric, self._validation, self._test, about)
         self._store.finish(summary)
-        return History(self.problem, self.metrics, summary)
+        return History(problem, self.metrics, summary)
 
-    def _start_stage(self, before: Descent | None = None) -> Descent:
-        """Descent on what is trained from now on, with the optimiser's state of the stage before."""
-        warming = self.epoch < self.settings.warm_epochs
-        self._stage = TaskProblem(self.problem.net, self.problem.loss, low=False) if warming else self.problem
-        descent = Descent(self._stage, self.settings, self._compiled, *self._by)
-        if before is not None:
-            descent.load(before.state())
-        return descent
+    def _enter_stage(self) -> dict[str, Any]:
+        """Change what is trained where a stage begins, after which the best epoch is one of its own.
 
-    def _end_warm_up(self) -> None:
-        """The low-precision views start from what full precision has learned; the best epoch is one of theirs."""
-        start_views(self.problem.net)
-        self._descent = self._start_stage(self._descent)
-        self.best = {"epoch": self.epoch, "score": None}
+        Returns what the epoch's entry is to say of it.
+        """
+        is_new, notes = self._stages.enter(self.epoch, self._validation)
+        if is_new:
+            if self._compiled:
+                torch.compiler.reset()  # else every plan would count towards torch's limit of versions of one function
+            before = self._descent.state()
+            self._trained = self._stages.trained(self.epoch)
+            self._descent = self._new_descent()
+            self._descent.load(before)
+            self.best = {"epoch": self.epoch, "score": None}
+        return notes
+
+    def _new_descent(self) -> Descent:
+        return Descent(self._trained, self.settings, self._compiled, *self._by)
 
     def _try_compiler(self) -> None:
         try:
@@ -159,24 +154,10 @@ class Trainer:
                 raise
             self.compile_problem = str(error)
 
-    def _replan(self) -> str:
-        """Choose bits anew and say what by; what was best under another plan no longer counts."""
-        assert self._replanning is not None
-        assert isinstance(self.problem, Lagrangian)
-        replan = self._replanning.choose(self.problem, self._validation)
-        plan = self.problem.net.only_plan("spend a budget")
-        if any(plan[layer] != precision for layer, precision in replan.solution.precisions.items()):
-            self.problem = self.problem.under_plan(BitPlan(MIXED, replan.solution.precisions))
-            if self._compiled:
-                torch.compiler.reset()  # else every plan would count towards torch's limit of versions of one function
-            self._descent = self._start_stage(self._descent)
-            self.best = {"epoch": self.epoch, "score": None}
-        return replan.by
-
     def _train_epoch(self) -> dict[str, Any]:
         every, steps = self.settings.dual_every, self._steps
         seed_pass(self._batches, self.settings.epoch_seed(self.epoch))
-        self._stage.train()
+        self._trained.train()
         rate = self._descent.start_epoch(self.epoch)
         objectives: list[Tensor] = []
         for step, (inputs, target) in enumerate(pairs(self._batches), start=1):
@@ -190,7 +171,7 @@ class Trainer:
             raise InputError("there is no batch to train on: the training batches are empty")
         if len(objectives) % STEPS_BETWEEN_REPORTS:
             self._report(objectives)
-        self._descent.end_epoch()
+        steps_taken = self._descent.end_epoch()
         if not every:
             self._dual_step()
         self._batches_done += len(objectives)
@@ -198,21 +179,22 @@ class Trainer:
         self._estimate_norms()
         measured = self._measure(self._validation)
         self._check_metric(measured.metric)
-        check_finite(self._stage, measured, self.epoch, self._kept())
+        check_finite(self._trained, measured, self.epoch, self._kept())
         return {
             "epoch": self.epoch,
             "lr": rate,
             "objective": mean_objective(objectives, self.epoch, self._kept()),
+            **steps_taken,
             "loss": measured.loss,
             "metric": measured.metric.name,
             measured.metric.name: measured.scores,
             "constraints": measured.constraints,
-            **self._plan(),
+            **self._stages.plan(),
         }
 
     def _dual_step(self) -> None:
         """One step of the multipliers, on fresh slacks or on the running mean."""
-        problem = self._stage
+        problem = self._trained
         if not isinstance(problem, Lagrangian):
             return
         if self._slack_batches is not None:
@@ -222,15 +204,15 @@ class Trainer:
 
     def _estimate_norms(self) -> None:
         """Of the views that are trained, so that they are judged by the weights as they are."""
-        if not self.settings.norm_batches or (isinstance(self._stage, TaskProblem) and not self._stage.low):
+        if not self.settings.norm_batches or not trains_low(self._trained):
             return
-        for plan in self._stage.net.plans.values():
+        for plan in self._trained.net.plans.values():
             seed_pass(self._batches, ~self.settings.epoch_seed(self.epoch))
-            estimate_statistics(self._stage.net, plan, self._batches, self.settings.norm_batches)
+            estimate_statistics(self._trained.net, plan, self._batches, self.settings.norm_batches)
 
     def _measure(self, batches: Batches) -> Evaluation:
         seed_pass(batches, ~self.settings.epoch_seed(self.epoch), generator_only=True)
-        return evaluate(self._stage, batches, self._metric, compiled_terms=self._descent.terms)
+        return evaluate(self._trained, batches, self._metric, compiled_terms=self._descent.terms)
 
     def _report(self, objectives: list[Tensor]) -> None:
         mean = mean_objective(objectives, self.epoch + 1, self._kept())
@@ -257,9 +239,9 @@ class Trainer:
         return sum(low) / len(low) if low else scores["full"]
 
     def _is_out_of_patience(self) -> bool:
-        if self.epoch <= max(self._replan_epochs, default=self.settings.warm_epochs):
+        if not self.settings.patience or self.epoch <= self._stages.last_change:
             return False
-        return bool(self.settings.patience) and self.epoch - self.best["epoch"] >= self.settings.patience
+        return bool(self.epoch - self.best["epoch"] >= self.settings.patience)
 
     def _save(self, entry: dict[str, Any]) -> None:
         self.metrics.append(entry)
@@ -277,19 +259,9 @@ class Trainer:
             "epoch": self.epoch,
             "seconds": self.seconds,
             "best": self.best,
-            **state_of(self.problem),
-            **self._plan(),
+            **state_of(self._stages.problem),
+            **self._stages.plan(),
         }
-
-    def _plan(self) -> dict[str, Any]:
-        """The plan of a training that changes it."""
-        return {} if self._replanning is None else {"plan": self.problem.net.only_plan("spend a budget").as_text()}
-
-    def _budget(self) -> dict[str, Any]:
-        replanning = self._replanning
-        if replanning is None:
-            return {}
-        return {"budget": {"limit": str(replanning.budget), "used": str(replanning.used(self.problem))}}
 
     def _restore(self, checkpoint: dict[str, Any]) -> None:
         try:
