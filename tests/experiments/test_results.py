@@ -1,5 +1,6 @@
 """Finished cells whose files are no longer what was written."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,23 @@ def test_an_entry_says_what_was_trained_and_what_came_of_it(tmp_path: Path) -> N
 def test_a_cell_from_before_the_processor_was_written_down_has_none(run: Run, tmp_path: Path) -> None:
     change(run.path / MEASURED, lambda content: content.pop("processor"))
     assert entries([CELL], TRIAL, tmp_path)[0]["processor"] is None
+
+
+def test_an_entry_of_a_recipe_says_its_name_and_whether_it_was_trained_in_bfloat16(tmp_path: Path) -> None:
+    cell = Cell(Method.STE, 2, 0, suite="tiny", recipe="ste")
+    config = dataclasses.replace(cell.config(TRIAL, tmp_path), amp=True)
+    finish(create(cell.run(tmp_path).path, config).path)
+    (entry,) = entries([cell], TRIAL, tmp_path)
+    assert (entry["cell"], entry["recipe"], entry["amp"]) == ("tiny-ste-2bit-seed0", "ste", True)
+
+
+def test_multipliers_begin_after_the_warm_up(tmp_path: Path) -> None:
+    cell = Cell(Method.PDQAT_LAYERS, 2, 0, 0.1, 0.7, variant="warm", options={"warm_up": 0.5})
+    run = create(cell.run(tmp_path).path, cell.config(TRIAL, tmp_path))
+    finish(run.path)
+    first, second = run.metrics()
+    run.write_metrics([{**first, "constraints": []}, second])
+    assert entries([cell], TRIAL, tmp_path)[0]["multipliers"] == {name: [value] for name, value in MULTIPLIERS.items()}
 
 
 def change(path: Path, how: Callable[[Any], None]) -> None:

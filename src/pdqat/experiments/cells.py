@@ -16,7 +16,7 @@ from pdqat.runs.folder import Run
 FULL_PRECISION_BITS = 32
 MEASURED = "measured.json"
 """What a cell's training writes last."""
-MACHINE = ("threads", "device")
+MACHINE = ("threads", "device", "amp")
 """What may differ between the machines that train a cell."""
 
 
@@ -68,6 +68,10 @@ class Cell:
     """A factor on the epochs, with the dual rate lowered by as much."""
     starts_from: "Cell | None" = None
     """A finished cell whose best weights this one starts from."""
+    suite: str = ""
+    """The one suite that a cell with a recipe belongs to."""
+    recipe: str = ""
+    """What its suite calls the way of training; cells of the paper's methods have none and are shared by suites."""
 
     @property
     def name(self) -> str:
@@ -77,8 +81,9 @@ class Cell:
     @property
     def trained(self) -> str:
         """The name without the seed: what is trained."""
-        parts = [self.method.value, f"{self.bits}bit"]
-        parts += [f"{self.tolerance:g}"] if self.tolerance is not None else []
+        parts = [self.suite, self.recipe] if self.recipe else [self.method.value]
+        parts += [f"{self.bits}bit"]
+        parts += [f"{self.tolerance:g}"] if self.tolerance is not None and not self.recipe else []
         parts += [str(self.kept)] if self.kept is not None else []
         parts += [self.variant] if self.variant else []
         return "-".join(parts)

@@ -40,7 +40,8 @@ def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
         if needed not in summary["accuracy"]:
             raise ValueError("its summary has no accuracy in low precision")
         names = [bound["where"] or bound["kind"] for bound in summary["constraints"]]
-        return {
+        constrained = [epoch for epoch in metrics if epoch["constraints"] or not config.warm_up]
+        entry: Entry = {
             "cell": cell.name,
             "bits": cell.bits,
             "method": cell.method.value,
@@ -60,12 +61,13 @@ def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
             "constraints_met": sum(bound["satisfied"] for bound in summary["constraints"]),
             "constraints": len(summary["constraints"]),
             "layer_distances": _layer_distances(cell, measured["layer_distances"], summary["plans"]),
-            "multipliers": _of_epochs(metrics, names, "multiplier"),
-            "slacks": _of_epochs(metrics, names, "slack"),
+            "multipliers": _of_epochs(constrained, names, "multiplier"),
+            "slacks": _of_epochs(constrained, names, "slack"),
             "kept": None if cell.kept is None else cell.kept.multipliers(folder),
             "kept_largest": None if cell.kept is None else cell.kept.largest,
             "processor": measured.get("processor"),
         }
+        return entry | {"recipe": cell.recipe, "amp": config.amp} if cell.recipe else entry
     except KeyError as error:
         raise cell.damaged(folder, f"it has no {error}") from error
     except (TypeError, ValueError, IndexError) as error:
@@ -83,7 +85,7 @@ def _number(value: Any) -> float:
 
 
 def _of_epochs(metrics: list[dict[str, Any]], names: list[str], key: str) -> dict[str, list[float]]:
-    """The numbers under the key, one for every epoch, by constraint."""
+    """The numbers under the key by constraint, one for every epoch after the warm-up."""
     return {name: [_number(epoch["constraints"][index][key]) for epoch in metrics] for index, name in enumerate(names)}
 
 

@@ -7,6 +7,7 @@ from pdqat.paper.artefact import Artefact
 from pdqat.paper.figure1 import figure1
 from pdqat.paper.settling import duals, settling
 from pdqat.paper.table1 import ablation_layer, ablation_output, table1
+from pdqat.paper.tiny import tiny
 from pdqat.paper.variants import by_variant, gap
 
 ARTEFACTS: dict[str, Callable[[Sequence[Entry]], Artefact]] = {
@@ -19,4 +20,5 @@ ARTEFACTS: dict[str, Callable[[Sequence[Entry]], Artefact]] = {
     "gap": gap,
     "gap-1bit": gap,
     "settling": settling,
+    "tiny": tiny,
 }
