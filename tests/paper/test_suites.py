@@ -12,6 +12,7 @@ from pdqat.experiments.protocol import Protocol
 from pdqat.paper import published
 from pdqat.paper.protocols import PROTOCOLS, own_protocol
 from pdqat.paper.suites import SUITES, cells
+from pdqat.paper.suites.ingredients import ADDED
 from pdqat.paper.suites.tiny import BEST_OPTIONS, PAPER_DECIDES, WARM_UP, tiny
 
 EVERY_CELL = [cell for suite in SUITES for cell in cells(suite, 2)]
@@ -111,3 +112,37 @@ def test_the_best_recipe_is_its_options_over_the_defaults_not_over_the_papers() 
     config = next(cell for cell in tiny(0) if cell.recipe == "best").config(own_protocol("tiny"), Path("folder"))
     for key in PAPER_DECIDES:
         assert getattr(config, key) == BEST_OPTIONS.get(key, getattr(TrainConfig(), key))
+
+
+def test_ingredients_are_added_to_one_base_one_by_one() -> None:
+    protocol = own_protocol("ingredients")
+    assert (protocol.name, protocol.seeds) == ("tiny", 1)
+    by_recipe = {cell.recipe: cell for cell in cells("ingredients", 1) if cell.bits == 1}
+    base = dataclasses.asdict(by_recipe["base"].config(protocol, Path("folder")))
+    assert (base["method"], base["output_distance"], base["gradient"]) == ("pdqat-output", "kl", "straight-through")
+    assert base["norm_batches"] > 0
+    for recipe, options in ADDED.items():
+        config = dataclasses.asdict(by_recipe[recipe].config(protocol, Path("folder")))
+        assert {key: config[key] for key in config if config[key] != base[key]} == options
+
+
+def test_the_teacher_is_trained_for_twice_as_long_and_named_from_the_cells_folder() -> None:
+    protocol = own_protocol("ingredients")
+    by_recipe = {cell.recipe: cell for cell in cells("ingredients", 1) if cell.bits != 1}
+    taught, teacher = by_recipe["teacher"], by_recipe["float-twice-as-long"]
+    assert taught.needs == teacher
+    assert taught.config(protocol, Path("folder")).teacher == "../ingredients-float-twice-as-long-32bit-seed0"
+    assert teacher.config(protocol, Path("folder")).epochs == 2 * taught.config(protocol, Path("folder")).epochs
+
+
+def test_scale_has_both_sides_at_every_width_and_length() -> None:
+    protocol = own_protocol("scale")
+    sizes: dict[str, set[tuple[int, int]]] = {}
+    for cell in cells("scale", 1):
+        config = cell.config(protocol, Path("folder"))
+        assert (config.image_size, config.train_images, config.bits) == (16, 10_000, ["1"])
+        assert cell.recipe == "ste" or config.gradient == "exact"
+        sizes.setdefault(cell.recipe, set()).add((config.width, config.epochs))
+    both = {(width, epochs) for width in (1, 2, 4) for epochs in (2, 6, 20)}
+    assert sizes == {"ste": both, "pdqat-layers-exact": both}
+    assert cells("scale", 1)[1].name == "scale-pdqat-layers-exact-1bit-width1-x1-seed0"

@@ -23,7 +23,7 @@ from pdqat.process import cores
 def _where(options: argparse.Namespace) -> tuple[Protocol, Path]:
     own = own_protocol(options.suite)
     protocol = own if options.protocol is None else PROTOCOLS[options.protocol]
-    usual = Path("results") / ("paper" if protocol is own else f"paper-{protocol.name}")
+    usual = Path("results") / ("paper" if protocol.name == own.name else f"paper-{protocol.name}")
     folder = options.folder or usual
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--folder has to be a folder, and {folder} is a file")

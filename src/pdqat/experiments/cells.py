@@ -68,6 +68,8 @@ class Cell:
     """A factor on the epochs, with the dual rate lowered by as much."""
     starts_from: "Cell | None" = None
     """A finished cell whose best weights this one starts from."""
+    taught_by: "Cell | None" = None
+    """A finished cell whose best full-precision network outputs are held to."""
     suite: str = ""
     """The one suite that a cell with a recipe belongs to."""
     recipe: str = ""
@@ -91,7 +93,7 @@ class Cell:
     @property
     def needs(self) -> "Cell | None":
         """The cell that has to be finished before this one can start."""
-        return self.kept.base if self.kept is not None else self.starts_from
+        return self.kept.base if self.kept is not None else self.starts_from or self.taught_by
 
     def run(self, folder: Path) -> Run:
         """Its run folder, which may not exist yet."""
@@ -114,6 +116,8 @@ class Cell:
             options["plan"] = self.kept.plan(folder, self.bits)
         if self.starts_from is not None:
             options["init"] = f"../{self.starts_from.name}/best.pt"  # from its own folder: see train_cell
+        if self.taught_by is not None:
+            options["teacher"] = f"../{self.taught_by.name}"
         config = resolve_config("paper", {}, {**options, **self.options})
         if self.times_as_long != 1:
             assert config.dual_rate is not None, "every protocol names it"

@@ -130,13 +130,12 @@ class Matrix:
                 return False
             cell.check(self.protocol, self.folder)
             run = cell.run(self.folder)
-            if cell.starts_from is not None and not run.last.exists():
-                start = cell.starts_from.run(self.folder)
-                if not start.best.exists():
-                    raise InputError(
-                        f"it starts from the weights of {start.path}, which has no best.pt (results are kept without "
-                        f"checkpoints); remove that folder to train it again"
-                    )
+            weights_of = cell.taught_by or (None if run.last.exists() else cell.starts_from)
+            if weights_of is not None and not weights_of.run(self.folder).best.exists():
+                raise InputError(
+                    f"it needs the weights of {weights_of.run(self.folder).path}, which has no best.pt (results are "
+                    "kept without checkpoints); remove that folder to train it again"
+                )
             run.path.mkdir(parents=True, exist_ok=True)
             with run.locked():
                 if not run.config_file.exists():

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pdqat.experiments.results import Entry
 from pdqat.paper.artefact import Artefact
 from pdqat.paper.figure1 import figure1
+from pdqat.paper.ingredients import ingredients
+from pdqat.paper.scale import scale
 from pdqat.paper.settling import duals, settling
 from pdqat.paper.table1 import ablation_layer, ablation_output, table1
 from pdqat.paper.tiny import tiny
@@ -21,4 +23,6 @@ ARTEFACTS: dict[str, Callable[[Sequence[Entry]], Artefact]] = {
     "gap-1bit": gap,
     "settling": settling,
     "tiny": tiny,
+    "ingredients": ingredients,
+    "scale": scale,
 }

@@ -10,7 +10,7 @@ from pdqat.experiments.cells import FULL_PRECISION_BITS
 from pdqat.experiments.results import Entry
 from pdqat.experiments.statistics import CONFIDENCE, Difference, holm, percent
 from pdqat.experiments.tables import Grid
-from pdqat.paper.artefact import Artefact
+from pdqat.paper.artefact import Artefact, of_recipe, paired
 from pdqat.paper.suites.tiny import BREVITAS, FLOAT, RECIPES
 from pdqat.pictures import GREY
 
@@ -24,33 +24,26 @@ def tiny(entries: Sequence[Entry]) -> Artefact:
     return Artefact([_accuracies(entries), _differences(entries)], {"": _points(entries)})
 
 
-def _of(entries: Sequence[Entry], recipe: str, bits: int) -> list[Entry]:
-    return [entry for entry in entries if entry["recipe"] == recipe and entry["bits"] == bits]
-
-
 def _accuracies(entries: Sequence[Entry]) -> Grid:
     rows = [
-        (recipe, "", *(str(percent(_of(entries, recipe, bits), "test_accuracy_low")) for bits in BITS))
+        (recipe, "", *(str(percent(of_recipe(entries, recipe, bits), "test_accuracy_low")) for bits in BITS))
         for recipe in (BEST, *OTHERS)
     ]
-    of_float = str(percent(_of(entries, FLOAT, FULL_PRECISION_BITS), "test_accuracy_full"))
+    of_float = str(percent(of_recipe(entries, FLOAT, FULL_PRECISION_BITS), "test_accuracy_full"))
     headings = ("recipe", "float", *(f"{bits} bit{'s' * (bits > 1)}" for bits in BITS))
     title = "Test accuracy in low precision by recipe and bits, mean ± standard deviation over seeds"
     return Grid(title, headings, (*rows, (FLOAT, of_float, *[""] * len(BITS))))
 
 
 def _differences(entries: Sequence[Entry]) -> Grid:
-    """Of pairs of one seed and one processor: another processor rounds otherwise, which grows to points."""
+    """What `best` is above the others, and how sure that is when so many are compared."""
     found: list[tuple[str, str, Difference]] = []
     single: list[tuple[str, ...]] = []
     mixed = 0
     for bits in BITS:
-        ours = {entry["seed"]: entry for entry in _of(entries, BEST, bits)}
         for other in OTHERS:
-            pairs = [(ours[entry["seed"]], entry) for entry in _of(entries, other, bits) if entry["seed"] in ours]
-            alike = [pair for pair in pairs if pair[0]["processor"] == pair[1]["processor"]]
-            mixed += len(pairs) - len(alike)
-            points = [(100 * one["test_accuracy_low"], 100 * two["test_accuracy_low"]) for one, two in alike]
+            points, of_two = paired(of_recipe(entries, BEST, bits), of_recipe(entries, other, bits))
+            mixed += of_two
             difference = Difference.of(points)
             if difference is not None:
                 found.append((str(bits), other, difference))
@@ -88,7 +81,7 @@ def _points(entries: Sequence[Entry]) -> Figure:
         points = [
             (place + shift, 100 * entry["test_accuracy_low"])
             for place, bits in enumerate(BITS)
-            for entry in _of(entries, recipe, bits)
+            for entry in of_recipe(entries, recipe, bits)
         ]
         if not points:
             continue
@@ -98,7 +91,7 @@ def _points(entries: Sequence[Entry]) -> Figure:
         for place in np.unique(places):
             mean = accuracies[places == place].mean()
             axes.hlines(mean, place - 0.04, place + 0.04, color=color, lw=1.5)
-    floats = [100 * entry["test_accuracy_full"] for entry in _of(entries, FLOAT, FULL_PRECISION_BITS)]
+    floats = [100 * entry["test_accuracy_full"] for entry in of_recipe(entries, FLOAT, FULL_PRECISION_BITS)]
     if floats:
         axes.axhline(float(np.mean(floats)), color=GREY, lw=0.8, ls=":", label=FLOAT)
     axes.set_xticks(range(len(BITS)), [str(bits) for bits in BITS])

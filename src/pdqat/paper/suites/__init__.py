@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from pdqat.experiments.cells import Cell
-from pdqat.paper.suites import paper, tiny, trials
+from pdqat.paper.suites import ingredients, paper, scale, tiny, trials
 
 Suite = Callable[[int], list[Cell]]
 """Makes the cells for a seed."""
@@ -20,6 +20,8 @@ SUITES: dict[str, Suite] = {
     "gap-1bit": trials.gap_1bit,
     "settling": trials.settling,
     "tiny": tiny.tiny,
+    "ingredients": ingredients.ingredients,
+    "scale": scale.scale,
 }
 
 

@@ -21,6 +21,7 @@ EVERY_SEED, FIRST_SEED = (2, 1), (4, 8)
 
 BEST_OPTIONS: dict[str, Any] = {
     "method": "pdqat-output",
+    "objective": "low",
     "gradient": "straight-through",
     "output_distance": "kl",
     "warm_up": WARM_UP,
