@@ -6,11 +6,10 @@ import pytest
 
 from pdqat.config.train_config import Method
 from pdqat.experiments.cells import Cell
-from pdqat.experiments.results import entries
 from pdqat.paper.artefacts import ARTEFACTS
 from pdqat.paper.protocols import PROTOCOLS, own_protocol
-from pdqat.paper.show import as_files, seeds_to_show, titled
-from pdqat.paper.suites import SUITES, cells
+from pdqat.paper.show import as_files, entries_to_show, seeds_to_show, titled
+from pdqat.paper.suites import SUITES
 
 RESULTS = Path(__file__).parents[2] / "results"
 OWN, QUICK = RESULTS / "paper", RESULTS / "paper-quick"
@@ -21,7 +20,7 @@ COMMITTED = [(folder, suite) for folder in (OWN, QUICK) for suite in SUITES if (
 def test_committed_cells_still_give_the_committed_tables(folder: Path, suite: str) -> None:
     """Their configurations are of earlier versions, with keys that have other names today."""
     protocol = own_protocol(suite) if folder == OWN else PROTOCOLS["quick"]
-    shown = entries(cells(suite, seeds_to_show(suite, protocol, folder)), protocol, folder)
+    shown = entries_to_show(suite, protocol, folder)
     for file, content in as_files(suite, titled(ARTEFACTS[suite](shown).tables, shown), shown).items():
         assert content.decode() == (folder / file).read_text(), file
 

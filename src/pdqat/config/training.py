@@ -18,12 +18,11 @@ def trainer_of(
     run: Run, config: TrainConfig, loaders: Loaders, problem: Problem, callbacks: Sequence[Callback] = ()
 ) -> Trainer:
     """Trains the problem into the run folder, from its last checkpoint if there is one."""
-    shared = [field.name for field in dataclasses.fields(Settings)]
     return Trainer(
         problem,
         loaders.training,
         loaders.validation,
-        Settings(**{name: getattr(config, name) for name in shared}),
+        settings_of(config),
         test=loaders.test,
         slack_batches=loaders.slacks,
         replanning=replanning_of(config),
@@ -31,3 +30,8 @@ def trainer_of(
         callbacks=callbacks,
         method=config.method.value,
     )
+
+
+def settings_of(config: TrainConfig) -> Settings:
+    """How long, how fast and with what a configuration trains."""
+    return Settings(**{field.name: getattr(config, field.name) for field in dataclasses.fields(Settings)})

@@ -7,12 +7,19 @@ from typing import Any
 
 from pdqat.config.presets import config_of
 from pdqat.config.train_config import Method
+from pdqat.errors import InputError
 from pdqat.experiments.cells import MEASURED, Cell
 from pdqat.experiments.protocol import Protocol
 from pdqat.layers import Distance
 from pdqat.precision import FULL
 
 Entry = dict[str, Any]
+ENTRY = "entry.json"
+"""What another program than ours writes about a cell that it has trained."""
+WRITTEN = (
+    *("cell", "protocol", "bits", "recipe", "seed", "width", "train_images", "epochs", "chosen_epoch"),
+    *("test_accuracy_low", "test_accuracy_full", "seconds", "processor", "amp"),
+)
 OUTPUT = "output"
 """The name of the output constraint among the multipliers and slacks of an entry; the others are layers."""
 
@@ -20,6 +27,30 @@ OUTPUT = "output"
 def entries(cells: Iterable[Cell], protocol: Protocol, folder: Path) -> list[Entry]:
     """The entries of the finished cells; raises InputError if one is damaged or was trained under another protocol."""
     return [_entry(cell, protocol, folder) for cell in cells if cell.is_finished(folder)]
+
+
+def written_entries(suite: str, protocol: Protocol, folder: Path) -> list[Entry]:
+    """The entries that other programs have written into folders of a suite's cells, for columns that they train."""
+    return [_written(file, protocol) for file in sorted((folder / "cells").glob(f"{suite}-*/{ENTRY}"))]
+
+
+def _written(file: Path, protocol: Protocol) -> Entry:
+    try:
+        entry = json.loads(file.read_text(encoding="utf-8"))
+        lost = [key for key in WRITTEN if key not in entry]
+        if lost:
+            raise ValueError(f"it has no {', '.join(lost)}")
+        for key in ("test_accuracy_low", "seconds"):
+            _number(entry[key])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{file} is damaged: {error}; remove its folder to train it again") from error
+    if entry["protocol"] != protocol.name:
+        raise InputError(
+            f"{file} was trained under protocol {entry['protocol']!r}, not {protocol.name!r}; give another --folder, "
+            "or remove its folder"
+        )
+    checked: Entry = entry
+    return checked
 
 
 def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
