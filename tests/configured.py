@@ -56,6 +56,8 @@ SMALL: dict[str, Any] = {
     "epochs": 2,
     "lr": 5e-3,
     "gradient": "norms",
+    "schedule": "steps",
+    "norm_batches": 0,
     "output_tolerance": 0.3,
     "layer_distance": "relative",
     "layer_tolerance": 0.3,

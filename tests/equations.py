@@ -169,15 +169,20 @@ class View:
         slope = channels(x, (gain / deviation).detach())
         for item in waiting:
             here = (x - mean).detach() * slope + channels(x, shift.detach())
-            sides = (here + slope * item.difference, here)
-            full, low = (side.clamp(0, 1) for side in sides) if item.is_read else sides
-            self.compare(item.name, ("squared", "absolute"), full, low)
+            self.compare_as_read(item.name, here + slope * item.difference, here, item.is_read)
         return (x - mean) / channels(x, deviation) * channels(x, gain) + channels(x, shift)
 
     def compare(self, name: str, kinds: Sequence[str], full: Tensor, low: Tensor) -> None:
         if self.setting.layer in kinds and self.setting.kind != "block":
             assert self.setting.layer is not None
             self.distances[name] = distance(self.setting.layer, full, low)
+
+    def compare_as_read(self, name: str, full: Tensor, low: Tensor, is_read: bool) -> None:
+        """What the next layer reads: clip(a) beside q_a(clip(a^q)); a beside a^q if no quantised layer reads them."""
+        if is_read:
+            assert self.bits is not None
+            full, low = full.clamp(0, 1), low_activation(low, self.bits)
+        self.compare(name, ["squared", "absolute"], full, low)
 
     def layer(self, name: str, x: Tensor, is_read: bool, has_norm: bool) -> tuple[Tensor, list[Waiting]]:
         """The layer's output, and what the norm behind it has to compare."""
@@ -206,8 +211,7 @@ class View:
         self.compare(name, ["relative"], full_side, output.detach())
         waiting = [Waiting(name, full_side - output.detach(), is_read)] if has_norm else []
         if not has_norm:
-            sides = (full_side, output.detach())
-            self.compare(name, ["squared", "absolute"], *((s.clamp(0, 1) for s in sides) if is_read else sides))
+            self.compare_as_read(name, full_side, output.detach(), is_read)
         return output, waiting
 
 
@@ -245,8 +249,8 @@ def chain(view: View, x: Tensor) -> Tensor:
     view.ends = ("conv0", "fc1")
     h, _ = view.layer("conv0", x, is_read=True, has_norm=True)
     h, at_conv1 = view.layer("conv1", view.norm("norm0", h).relu(), is_read=True, has_norm=True)
-    h, _ = view.layer("conv2", view.norm("norm1", h, *at_conv1).relu(), is_read=True, has_norm=False)
-    h, _ = view.layer("fc0", h.relu().mean((2, 3)), is_read=False, has_norm=False)
+    h, _ = view.layer("conv2", view.norm("norm1", h, *at_conv1).relu(), is_read=False, has_norm=False)
+    h, _ = view.layer("fc0", h.relu().mean((2, 3)), is_read=False, has_norm=False)  # it reads means of conv2's values
     return view.layer("fc1", h.relu(), is_read=False, has_norm=False)[0]
 
 

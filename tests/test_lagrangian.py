@@ -196,8 +196,10 @@ def test_weights_feel_the_exact_gradient_where_norms_follow_straight_through(pre
     torch.testing.assert_close((ours["fc1.weight"] * direction).sum(), (above - below) / 2e-6, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize(("reader", "is_clipped"), [("2", True), ("a2", True), ("full", False), ("w2", False)])
-def test_only_a_reader_that_quantises_activations_clips(reader: str, is_clipped: bool) -> None:
+@pytest.mark.parametrize(
+    ("reader", "bits"), [("2", 2), ("a2", 2), ("w2a4", 4), ("a1", 1), ("full", None), ("w2", None)]
+)
+def test_only_a_reader_that_quantises_activations_clips_and_rounds(reader: str, bits: int | None) -> None:
     """Layer 1 is read by layer 2 directly: compared behind clip(0, 1) if layer 2 clips under this plan."""
     torch.manual_seed(0)
     x = torch.rand(8, 3, dtype=torch.float64)
@@ -210,7 +212,7 @@ def test_only_a_reader_that_quantises_activations_clips(reader: str, is_clipped:
     lagrangian = Lagrangian(prepare(model, x, plan, quantizer="dorefa"), F.mse_loss, [LayerConstraint("squared", 0.0)])
     z = low_activation(first, 2)
     sides = [z @ w.T for w in (full_weight(weight, True), low_weight(weight, 2, True))]
-    full, low = (side.clamp(0, 1) for side in sides) if is_clipped else sides
+    full, low = sides if bits is None else (sides[0].clamp(0, 1), low_activation(sides[1], bits))
     distances = lagrangian.duals.named(lagrangian.terms(x, torch.zeros(8, 3)).distances)
     torch.testing.assert_close(distances["mixed/layer/1"][0], ((full - low) ** 2).mean())
 

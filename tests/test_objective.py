@@ -83,7 +83,7 @@ def test_low_sums_over_plans() -> None:
 
 def test_low_needs_a_gradient_through_rounding() -> None:
     with pytest.raises(InputError, match="'low' trains through rounding: it needs the gradient 'straight-through'"):
-        Lagrangian(net_of(), F.cross_entropy, objective="low")
+        Lagrangian(net_of(), F.cross_entropy, objective="low", gradient="norms")
     with pytest.raises(InputError, match="unknown objective 'both'; choose one of full, low"):
         Lagrangian(net_of(), F.cross_entropy, objective="both")
 

@@ -42,7 +42,9 @@ def test_tolerance_settles_where_its_multiplier_is_the_marginal_cost(
     kind: type[Constraint], tolerance: float, price: float
 ) -> None:
     constraint = kind("squared", tolerance, price)  # type: ignore[call-arg]
-    lagrangian = Lagrangian(prepared([2.3]), squared_to_goal, [constraint], duals=Ascent(0.5 * price / tolerance))
+    lagrangian = Lagrangian(
+        prepared([2.3]), squared_to_goal, [constraint], duals=Ascent(0.5 * price / tolerance), gradient="norms"
+    )
     solve(lagrangian, GOAL * Z, steps=60)
     weight, tuned, multiplier = optimum(tolerance, price)
     assert lagrangian.tolerances.item() == pytest.approx(tuned, rel=1e-3)

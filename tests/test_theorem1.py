@@ -32,7 +32,9 @@ def sensitivity(tolerance: float) -> float:
 def test_multiplier_is_the_price_of_the_tolerance(kind: type[Constraint], tolerance: float) -> None:
     constraint = kind("squared", tolerance)  # type: ignore[call-arg]
     price = sensitivity(tolerance)
-    lagrangian = Lagrangian(prepared([2.3]), squared_to_goal, [constraint], duals=Ascent(0.5 / tolerance))
+    lagrangian = Lagrangian(
+        prepared([2.3]), squared_to_goal, [constraint], duals=Ascent(0.5 / tolerance), gradient="norms"
+    )
     solve(lagrangian, GOAL * Z)
     assert price > 0.2
     assert lagrangian.duals.multipliers.item() == pytest.approx(price, rel=0.02)

@@ -7,8 +7,8 @@ With `objective="low"` the task loss is that of f^q instead, and f's closeness i
 Tolerances that tune themselves are minimised over too. Their best value has a closed form, t_c = tolerance_c lambda_c /
 price_c, so it takes no steps of its own: it follows the multiplier, and L has their cost h_c(t_c) in it.
 
-Rounding has gradient zero, so weights feel a constraint through the full-precision side only: no gradient is estimated,
-unless `gradient` asks for it.
+Rounding has gradient zero, so weights feel a layer constraint through the full-precision side only. Whether the output
+constraint reaches them through f^q, by an estimated gradient, is up to `gradient`.
 """
 
 from collections import Counter
@@ -40,8 +40,9 @@ class Lagrangian(nn.Module):
         loss: the task loss of (output, target), a mean over the batch.
         constraints: what to require; by default PDQAT with output and layer constraints.
         gradient: what the output constraint's gradient through f^q may reach. "exact": rounding has gradient zero.
-            "norms" (the default): affine parameters of the plans' own batch norms follow a straight-through gradient,
-            weights feel nothing of f^q before its last rounding. "straight-through": weights follow it too.
+            "norms": affine parameters of the plans' own batch norms follow a straight-through gradient, weights feel
+            nothing of f^q before its last rounding. "straight-through" (the default): weights follow it too, which has
+            given the most accuracy.
         duals: how multipliers follow slacks, such as `NuPI(rate=0.01, damping=1.0)`; by default `Ascent()`.
         objective: whose task loss is minimised: "full" (the paper), or "low", which needs the gradient
             "straight-through".
@@ -71,7 +72,7 @@ class Lagrangian(nn.Module):
         loss: Loss,
         constraints: Sequence[Constraint] | None = None,
         *,
-        gradient: Gradient | str = Gradient.NORMS,
+        gradient: Gradient | str = Gradient.STRAIGHT_THROUGH,
         duals: DualRule | None = None,
         objective: Objective | str = Objective.FULL,
         teacher: nn.Module | None = None,

@@ -3,13 +3,14 @@
 import pytest
 import torch
 
+from pdqat import LayerConstraint
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.offer import offer
 from pdqat.allocation.prices import Price, multiplier_prices, score_prices
 from pdqat.allocation.program import cheapest_plan
 from pdqat.errors import InputError
 from pdqat.layers.sizes import LayerSize
-from pdqat.precision import Precision
+from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.probe import candidate_distances
 from small_problems import small
 
@@ -104,3 +105,15 @@ def test_lowering_a_layer_with_a_multiplier_of_zero_costs_the_mean_per_distance(
     expected = 0.003 * min(price.held, distances[layer][Precision(1, 1)])
     expected += 0.3 * max(0.0, distances[layer][Precision(1, 1)] - price.held)
     assert offered.costs[layer][Precision(1, 1)] == pytest.approx(expected)
+
+
+def test_full_precision_does_not_buy_what_the_next_layer_rounds() -> None:
+    """Else it would look far cheaper than 8 bits, which leave as much to the rounding of the layer behind."""
+    made = small(constraints=[LayerConstraint("squared")])
+    costs = offer(made.problem, made.batches, bits=(2, 8, "full")).costs
+    two, eight = Precision(2, 2), Precision(8, 8)
+    for layer in ("3", "6"):  # read by "6" and "9"
+        remains = costs[layer][FULL]
+        assert remains > costs[layer][eight] / 2
+        assert abs(costs[layer][eight] - remains) < (costs[layer][two] - remains) / 25
+    assert costs["9"][FULL] == 0  # read by the head, which does not round

@@ -57,7 +57,7 @@ def test_bad_input_is_one_line_without_a_traceback(tmp_path: Path) -> None:
         (["--quantizer", "unifrom"], "lsq (did you mean uniform?), not 'unifrom'"),
         (["--preset", "quikstart"], "unknown preset 'quikstart' (did you mean quickstart?); choose one of"),
         (["--method", "magic"], "method must be one of full, ste, pdqat-output, pdqat-layers, not 'magic'"),
-        (["--preset", "mine"], "unknown preset 'mine'; choose one of quickstart, paper"),
+        (["--preset", "mine"], "unknown preset 'mine'; choose one of best, quickstart, paper"),
         (["--config", "/nowhere.toml"], "can't read the configuration /nowhere.toml"),
         (["--init", "/nowhere.pt"], "there is no file /nowhere.pt with weights to start from"),
         (["--seed", "99999999999999999999"], "seed is too large"),

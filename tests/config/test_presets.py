@@ -33,7 +33,7 @@ def test_a_preset_on_the_command_line_replaces_the_one_in_the_file() -> None:
 
 @pytest.mark.parametrize("preset", ["nature", "", 3, ["paper"]])
 def test_an_unknown_preset_is_refused(preset: Any) -> None:
-    with pytest.raises(InputError, match=r"unknown preset .*; choose one of quickstart, paper"):
+    with pytest.raises(InputError, match=r"unknown preset .*; choose one of best, quickstart, paper"):
         resolve_config(None, {"preset": preset}, {})
 
 

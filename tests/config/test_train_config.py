@@ -58,7 +58,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "epochs": 17,
     "batch_size": 33,
     "lr": 1 / 3,
-    "schedule": "one-cycle",
+    "schedule": "steps",
     "milestones": [0.3, 0.6],
     "decay": 0.5,
     "accumulate": 3,
@@ -87,7 +87,9 @@ def read(path: Path, text: str) -> TrainConfig:
 def test_every_key_survives_the_way_through_the_file(tmp_path: Path) -> None:
     config = TrainConfig(**NOTHING_AS_DEFAULT)
     same = [key for key in KEYS if getattr(config, key) == getattr(TrainConfig(), key)]
-    assert same == ["plan", "budget", "method"], "layers exclude a plan, level 'block' a budget and other methods"
+    assert same == ["plan", "budget", "method", "gradient"], (
+        "layers exclude a plan, level 'block' a budget and other methods, objective 'low' other gradients"
+    )
     assert read(tmp_path / "config.toml", written(config)) == config
     planned = TrainConfig(plan={"stages.0.0.conv0": "w4a8", "head": "full"})
     assert read(tmp_path / "planned.toml", written(planned)) == planned
@@ -226,7 +228,7 @@ def test_an_unknown_key_is_refused_and_the_known_ones_are_named(key: str) -> Non
     [
         ({"level": "block"}, "needs the names of the blocks"),
         ({"blocks": ["stages.0.0"]}, "set level to 'block'"),
-        ({"quantizer": "lsq"}, "use method 'ste', or gradient 'straight-through'"),
+        ({"quantizer": "lsq", "gradient": "norms"}, "use method 'ste', or gradient 'straight-through'"),
         ({"data": "folder"}, "needs data_path"),
         ({"compile_fallback": True}, "compile is not; set both"),
     ],

@@ -18,7 +18,10 @@ def prepared(name: str) -> Network:
 
 
 def test_links_of_preresnet20() -> None:
-    """What a convolution makes enters the norm behind it; a block's second one the next block's, through the sum."""
+    """What a convolution makes enters the norm behind it; a block's second one the next block's, through the sum.
+
+    The head reads means, which no layer makes.
+    """
     blocks = [f"stages.{stage}.{block}" for stage in range(3) for block in range(3)]
     expected: dict[str, tuple[str | None, set[str]]] = {}
     for here, after in itertools.zip_longest(blocks, blocks[1:]):
@@ -26,7 +29,8 @@ def test_links_of_preresnet20() -> None:
         if here in ("stages.1.0", "stages.2.0"):
             expected[f"{here}.shortcut.conv"] = f"{here}.shortcut.norm", set()
         expected[f"{here}.conv0"] = f"{here}.norm1", {f"{here}.conv1"}
-        expected[f"{here}.conv1"] = (f"{after}.norm0", {f"{after}.conv0", *projects}) if after else ("norm", {"head"})
+        behind = f"{after}.norm0" if after else "norm"
+        expected[f"{here}.conv1"] = behind, {f"{after}.conv0", *projects} if after else set()
     net = prepared("preresnet20")
     assert links(net) == expected
     assert list(net.layers) == list(expected)

@@ -275,15 +275,19 @@ class Seeds(list[tuple[Tensor, Tensor]]):
 
 def test_every_pass_starts_from_a_seed_of_its_own() -> None:
     training, slacks, validation = Seeds(), Seeds(), Seeds()
-    fitted(own_problem(), training, slack_batches=slacks, validation=validation, epochs=3)
+    fitted(own_problem(), training, slack_batches=slacks, validation=validation, epochs=3, norm_batches=0)
     assert training.seeds == [0, 1, 2]
     assert len(set(slacks.seeds)) == 3
     assert not set(slacks.seeds) & set(training.seeds), "fresh slacks are not of what the epoch trained on first"
     again, other = Seeds(), Seeds()
-    fitted(own_problem(), again, epochs=3)
-    fitted(own_problem(), other, epochs=3, seed=1)
+    fitted(own_problem(), again, epochs=3, norm_batches=0)
+    fitted(own_problem(), other, epochs=3, seed=1, norm_batches=0)
     assert again.seeds == training.seeds
     assert not set(other.seeds) & set(training.seeds)
+    with_norms = Seeds()
+    fitted(own_problem(), with_norms, epochs=3)
+    assert with_norms.seeds[::2] == training.seeds, "passes that norms are estimated on change nothing of the others"
+    assert not set(with_norms.seeds[1::2]) & set(training.seeds)
 
 
 def test_the_same_seed_is_the_same_training_and_another_is_another() -> None:

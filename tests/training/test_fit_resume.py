@@ -184,14 +184,17 @@ def resumed(folder: Path, problem: Problem | None = None, **how: Any) -> str:
     [
         (lambda: own_problem(bits=4), "its plans is {'2-bit': {'3.0': '2', '4': '2'}}, here it is {'4-bit'"),
         (lambda: own_problem(quantizer="uniform"), "its quantizer is 'dorefa', here it is 'uniform'"),
-        (lambda: own_problem(gradient="exact"), "its gradient is 'norms', here it is 'exact'"),
+        (lambda: own_problem(gradient="exact"), "its gradient is 'straight-through', here it is 'exact'"),
         (lambda: own_problem(constraints=[OutputConstraint()]), "its constraints is "),
         (
             lambda: own_problem(duals=NuPI(0.01)),
             "its duals is {'kind': 'ascent', 'rate': 0.01}, here it is {'kind': 'nupi'",
         ),
         (lambda: own_problem(layer_sample=0.5), "its layer_sample is 1.0, here it is 0.5"),
-        (lambda: TaskProblem(own_problem().net, F.cross_entropy), "its gradient is 'norms', here it is None"),
+        (
+            lambda: TaskProblem(own_problem().net, F.cross_entropy),
+            "its gradient is 'straight-through', here it is None",
+        ),
         (
             lambda: Lagrangian(prepare(build(), EXAMPLE, 2, quantizer="dorefa", tied_norms=True), F.cross_entropy),
             "its tied_norms is False, here it is True",

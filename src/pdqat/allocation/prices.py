@@ -26,7 +26,7 @@ from pdqat.allocation.program import Costs
 from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
-from pdqat.precision import FULL, Precision
+from pdqat.precision import Precision
 from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.probe import candidate_distances
 from pdqat.task import Problem
@@ -81,10 +81,7 @@ def predict(
     else:
         prices = score_prices(of_choosing, {layer: measured[layer][own[layer]] for layer in choices})
     costs = {
-        layer: {
-            precision: 0.0 if precision == FULL else prices[layer].cost(measured[layer][precision])
-            for precision in allowed
-        }
+        layer: {precision: prices[layer].cost(measured[layer][precision]) for precision in allowed}
         for layer, allowed in choices.items()
     }
     return Prediction(prices, costs)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from pdqat.config.old_keys import modern
+from pdqat.config.old_keys import BEFORE, modern
 from pdqat.config.train_config import TrainConfig
 from pdqat.errors import InputError
 from pdqat.precision import Precision
@@ -15,6 +15,7 @@ PAPER_OUTPUT_TOLERANCES = {"8": 0.0039, "4": 0.1, "2": 0.7, "1": 0.9}
 """What Table 1 was made with."""
 
 PRESETS: dict[str, dict[str, Any]] = {
+    "best": {},
     "quickstart": {
         "width": 2,
         "validation": 0.2,
@@ -38,6 +39,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "epochs": 100,
         "batch_size": 128,
         "lr": 1e-3,
+        "schedule": "steps",
+        "norm_batches": 0,
         "milestones": [0.5, 0.75, 0.9],
         "decay": 0.1,
     },
@@ -47,7 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def config_of(run: Run) -> TrainConfig:
     """The configuration of a run of the command line."""
-    return resolve_config(None, run.options(), {})
+    return resolve_config(None, {**BEFORE, **run.options()}, {})
 
 
 def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[str, Any]) -> TrainConfig:

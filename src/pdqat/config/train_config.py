@@ -1,4 +1,7 @@
-"""TrainConfig: what a run of the command line depends on, typed, validated once, written back into the run folder."""
+"""TrainConfig: what a run of the command line depends on, typed, validated once, written back into the run folder.
+
+Its defaults are the recipe of the most accuracy in low precision that has been measured, `--preset best`.
+"""
 
 import dataclasses
 from dataclasses import dataclass
@@ -103,7 +106,7 @@ class TrainConfig:
         one_of=words.OBJECTIVES,
     )
     gradient: str = option(
-        "norms",
+        "straight-through",
         "what the gradient of the output constraint may reach through low precision",
         one_of=words.GRADIENTS,
     )
@@ -160,9 +163,9 @@ class TrainConfig:
 
     epochs: int = option(100, "passes over the training images", options.at_least(1))
     batch_size: int = option(128, "images a step", options.at_least(2))
-    lr: float = option(1e-3, "learning rate of Adam: the initial one, or the highest of one-cycle", options.above_zero)
+    lr: float = option(1e-2, "learning rate of Adam: the initial one, or the highest of one-cycle", options.above_zero)
     schedule: str = option(
-        "steps", "decay at milestones, or one-cycle: up in a line, down in a cosine", one_of=words.SCHEDULES
+        "one-cycle", "decay at milestones, or one-cycle: up in a line, down in a cosine", one_of=words.SCHEDULES
     )
     milestones: list[float] = option(
         [0.5, 0.75, 0.9],
@@ -180,7 +183,7 @@ class TrainConfig:
         lambda part: None if 0 <= part < 1 else "must be from 0 to below 1",
     )
     norm_batches: int = option(
-        0,
+        20,
         "training batches on which low-precision norms are estimated anew before each validation; 0 keeps running ones",
         options.at_least(0),
     )

@@ -17,7 +17,7 @@ OUTPUT_DISTANCES = ("cross-entropy", "kl", "squared")
 LAYER_DISTANCES = ("squared", "absolute", "relative")
 DUAL_RULES = ("ascent", "nupi", "multiplicative")
 SCHEDULES = ("steps", "one-cycle")
-PRESETS = ("quickstart", "paper", "deployable")
+PRESETS = ("best", "quickstart", "paper", "deployable")
 
 RANKINGS = ("dual", "hessian", "gradient", "only-low", "only-high", "distance", "random", "first-and-last")
 JUDGES = 1000

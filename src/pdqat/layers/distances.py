@@ -19,9 +19,9 @@ class Distance(StrEnum):
     """How two activations are compared, and where."""
 
     SQUARED = "squared"
-    """Squared error of the activation that the next layer reads (the paper)."""
+    """Squared error of the activation that the next layer reads, rounded as it rounds it (the paper)."""
     ABSOLUTE = "absolute"
-    """Absolute error of the activation that the next layer reads."""
+    """Absolute error of the activation that the next layer reads, rounded as it rounds it."""
     RELATIVE = "relative"
     """Squared error of the layer's own output, over the full-precision side's variance per channel."""
 

@@ -5,7 +5,6 @@ Parameters and hooks, wherever the model refers to it; changing the class back m
 """
 
 import copy
-from collections.abc import Callable
 from typing import Any, ClassVar, Self, final
 
 import torch
@@ -13,9 +12,10 @@ from torch import Tensor, nn
 
 from pdqat.errors import InputError
 from pdqat.layers.arithmetic import in_autocast
+from pdqat.layers.clip import Clip
 from pdqat.layers.distances import precise
 from pdqat.layers.layer_quantizers import Candidates, LayerQuantizers
-from pdqat.layers.recorder import candidate_name
+from pdqat.layers.recorder import Reader, candidate_name
 from pdqat.layers.rounding import Rounding, round_input
 from pdqat.layers.state import Gradient, ViewState
 from pdqat.layers.summand import Summand
@@ -41,8 +41,8 @@ class PrecisionLayer(Summand):
     views: nn.ModuleDict
     norm_after: str | None
     """The norm that this layer's output enters, directly or through additions."""
-    readers: frozenset[str]
-    """The layers that read this layer's output, behind that norm if there is one."""
+    readers: dict[str, Clip]
+    """The layers that read this layer's output, behind that norm if there is one, and the clips in between."""
     roundings_behind: frozenset[str]
     """The plans under which something is rounded after this layer: a later layer's input, or a summand."""
 
@@ -75,12 +75,12 @@ class PrecisionLayer(Summand):
         output = self.operate(z, self._quantized_weight(view, precision, live), bias)
         recorder = self.state.recorder
         if recorder is not None:
-            is_read = any(plan[reader].activation is not None for reader in self.readers)
-            read = view.activation.full if is_read else _as_is
+            if precision.activation is not None:  # first, since a layer may read its own output of an earlier call
+                recorder.read(self.name, view.activation, precision.activation)
             if recorder.wants(self.name):
-                self._record_twin(self.name, read, z.detach(), output.detach())
+                self._record_twin(self.name, plan, z.detach(), output.detach())
             if recorder.candidates is not None:
-                self._record_candidates(recorder.candidates, precision, view, read, input.detach())
+                self._record_candidates(recorder.candidates, plan, view, input.detach(), output.detach())
         return self.as_summand(output)
 
     def in_full(self, input: Tensor) -> Tensor:  # noqa: A002
@@ -172,36 +172,53 @@ class PrecisionLayer(Summand):
             return view.weight.straight_through(self.rows, bits)
         return view.weight.quantize(self.rows.detach(), bits)
 
-    def _record_twin(self, name: str, read: Callable[[Tensor], Tensor], z: Tensor, low: Tensor) -> None:
-        """Compare layer(z, full(w)) with the low side; both z and the low side are constants."""
+    def _reader(self, plan: BitPlan) -> Reader | None:
+        """Of the layers that round this one's output, the one with the fewest bits, whose rounding is the coarsest."""
+        bits = {name: plan[name].activation for name in self.readers}
+        rounding = sorted((its_bits, name) for name, its_bits in bits.items() if its_bits is not None)
+        if not rounding:
+            return None
+        _, name = rounding[0]
+        return Reader(name, self.readers[name])
+
+    def _record_twin(self, name: str, plan: BitPlan, z: Tensor, low: Tensor, shift: Tensor | None = None) -> None:
+        """Compare layer(z, full(w)) with the low side; both z and the low side are constants.
+
+        A low side that is not the layer's output under the plan is that output plus `shift`.
+        """
         recorder = self.state.recorder
         assert recorder is not None
         if z.dim() + self.channel_dim > 0:  # else it is a single sample without a batch dimension
             z, low = recorder.sampled(z), recorder.sampled(low)
         full = self.operate(z, self.full_weight(), None if self.bias is None else self.bias.detach())
         recorder.compare(name, full, low, self.channel_dim, at_reader=False)
+        reader = self._reader(plan)
         if self.norm_after is not None:
-            recorder.defer(name, self.norm_after, full - low, read)
+            recorder.defer(name, self.norm_after, full - low, shift, reader)
         else:
-            recorder.compare(name, read(full), read(low), self.channel_dim, at_reader=True)
+            recorder.hand_on(name, full, low, self.channel_dim, reader)
 
     def _record_candidates(
         self,
         candidates: Candidates,
-        own: Precision,
+        plan: BitPlan,
         view: LayerQuantizers,
-        read: Callable[[Tensor], Tensor],
         given: Tensor,
+        output: Tensor,
     ) -> None:
-        """Compare the layer at other precisions with full precision, on an input that is not rounded either."""
+        """Compare the layer at other precisions with full precision, on an input that is not rounded either.
+
+        One layer is tried at a time, so what reads it rounds with its own bits under the plan, whatever the candidate.
+        """
         for candidate in candidates.precisions:
             precision = self.allowed(candidate)
-            tried = view if precision == own else candidates.quantizers(self.name, precision, given, self.rows)
+            is_own = precision == plan[self.name]
+            tried = view if is_own else candidates.quantizers(self.name, precision, given, self.rows)
             with torch.no_grad():
                 low_input, low_weight = tried.low_input(given, precision), tried.low_weight(self.rows, precision)
                 low = self.operate(low_input, low_weight, self.bias)
             full_input = given if precision.activation is None else tried.activation.full(given)
-            self._record_twin(candidate_name(self.name, candidate), read, full_input, low)
+            self._record_twin(candidate_name(self.name, candidate), plan, full_input, low, low - output)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """A plain model's state has no quantisers: keep the ones that are here."""
@@ -216,7 +233,7 @@ class PrecisionLayer(Summand):
         layer.__class__ = cls
         assert isinstance(layer, cls)
         layer.name, layer.state, layer.views, layer.sums = name, state, nn.ModuleDict(), nn.ModuleDict()
-        layer.norm_after, layer.readers, layer.roundings_behind = None, frozenset(), frozenset()
+        layer.norm_after, layer.readers, layer.roundings_behind = None, {}, frozenset()
         return layer
 
     def restore_(self) -> None:
@@ -228,7 +245,3 @@ class PrecisionLayer(Summand):
 
 _NO_BACKWARD = -1
 """What torch says while no backward pass is under way."""
-
-
-def _as_is(tensor: Tensor) -> Tensor:
-    return tensor

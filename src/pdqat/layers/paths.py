@@ -1,9 +1,12 @@
 """Ways through autograd's graph: from which layers and norms a tensor was made, and how."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from pdqat.layers.clip import Clip
 
 
 @dataclass(frozen=True)
@@ -110,9 +113,37 @@ def _clamps_at_0_and_1(node: Any) -> bool:
     return all(limit is None or limit in (0, 1) for limit in limits)
 
 
-def read_through(node: Any, made: Mapping[Any, LayerCall]) -> LayerCall | None:
-    """The call that made a tensor, seen through functions of one tensor such as clip, ReLU and pooling."""
+def read_through(node: Any, made: Mapping[Any, LayerCall]) -> tuple[LayerCall, Clip] | None:
+    """The call that made a tensor, and the clips in between; None if any other function makes new values on the way.
+
+    To take values from a tensor, in whatever order and shape, is nothing that changes them.
+    """
+    clip = Clip()
     while node is not None and node not in made:
+        kind = type(node).__name__
         parents = [parent for parent, _ in node.next_functions if parent is not None]
+        if kind in _CLIPS:
+            clip = clip.after(_clip_of(node))
+        elif kind.rstrip("0123456789").removesuffix("Backward") not in _TAKE_VALUES:
+            return None
         node = parents[0] if len(parents) == 1 else None
-    return None if node is None else made[node]
+    return None if node is None else (made[node], clip)
+
+
+_CLIPS = {"ReluBackward0", "ClampBackward1", "ClampMinBackward0", "ClampMaxBackward0", "HardtanhBackward0"}
+_TAKE_VALUES = {
+    *("View", "UnsafeView", "Clone", "ToCopy", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand"),
+    *("Slice", "Select", "Split", "Unbind", "Index", "IndexSelect", "Flip", "Roll", "PixelShuffle", "ChannelShuffle"),
+    *("MaxPool2DWithIndices", "MaxPool3DWithIndices", "AdaptiveMaxPool2D", "AdaptiveMaxPool3D", "Amax", "Max"),
+    *("ConstantPadNd", "UpsampleNearest1D", "UpsampleNearest2D", "UpsampleNearest3D", "Repeat"),
+}
+
+
+def _clip_of(node: Any) -> Clip:
+    if type(node).__name__ == "ReluBackward0":
+        return Clip(low=0.0)
+    low, high = (
+        next((limit for name in names if (limit := getattr(node, f"_saved_{name}", None)) is not None), open_end)
+        for names, open_end in ((("min", "min_val"), -math.inf), (("max", "max_val"), math.inf))
+    )
+    return Clip(float(low), float(high))

@@ -133,7 +133,7 @@ def _convert(net: Network, candidates: Candidates, norms: Mapping[str, nn.Module
             if isinstance(layer, OwnForward):
                 (layer.operation,) = seen.operations[name]
             layer.norm_after = seen.norm_after.get(name)
-            layer.readers = frozenset(seen.readers[layer.norm_after or name])
+            layer.readers = dict(seen.readers[layer.norm_after or name])
             layer.roundings_behind = frozenset(plan.name for plan in plans if _rounds_after(name, plan, seen.calls))
             if name in plans[0].precisions:
                 layer.views.update({plan.name: LayerQuantizers(how.scheme) for plan in plans})

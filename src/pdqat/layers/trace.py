@@ -17,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 
 from pdqat.batches import tensors_in
 from pdqat.errors import InputError
+from pdqat.layers.clip import Clip
 from pdqat.layers.interface import Interface
 from pdqat.layers.modes import WholeGraph, differentiable
 from pdqat.layers.own_forward import OPERATIONS, Call, Operation, WatchOperations
@@ -31,8 +32,8 @@ class Trace:
     """Every call of a layer, in order."""
     norm_after: dict[str, str] = field(default_factory=dict)
     """Layer to the batch norm that its output enters, directly or through additions."""
-    readers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    """Layer or norm to the layers that read its output, directly or through functions of one tensor."""
+    readers: dict[str, dict[str, Clip]] = field(default_factory=lambda: defaultdict(dict))
+    """Layer or norm to the layers that read its values, directly or behind clips, and these clips."""
     first: set[str] = field(default_factory=set)
     """Layers that read no other layer's output."""
     last: set[str] = field(default_factory=set)
@@ -108,7 +109,9 @@ def _traced(
         ends.append(given.grad_fn)
         source = read_through(given.grad_fn, made)
         if source is not None:
-            result.readers[source.name].add(name)
+            call, clip = source
+            readers = result.readers[call.name]
+            readers[name] = clip.widened(readers.get(name, clip))
         result.calls.append(name)
         calls.append(LayerCall(len(calls), name, reads=sources(given.grad_fn, made)))
         if output.grad_fn is None:

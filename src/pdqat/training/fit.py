@@ -50,7 +50,7 @@ def fit(
     patience: int = 0,
     dual_every: int = 0,
     warm_up: float = 0.0,
-    norm_batches: int = 0,
+    norm_batches: int = 20,
     slack_batches: Batches | None = None,
     replanning: Replanning | None = None,
     accumulate: int = 1,
