@@ -47,7 +47,8 @@ from pdqat.layers.norm_statistics import estimate_statistics
 from pdqat.layers.sizes import layer_sizes
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.show import seeds_to_show
-from pdqat.paper.suites import SETTLED, cells
+from pdqat.paper.suites import cells
+from pdqat.paper.suites.trials import SETTLED
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.runs.folder import Run
 from pdqat.runs.plan_file import read_plan, write_plan

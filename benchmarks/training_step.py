@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 import torch._inductor.config
+from brevitas_network import quantized
 from measure import (
     QUICK_DEPTH,
     RESULTS,
@@ -44,7 +45,6 @@ from torch import nn
 from pdqat.deployment.bench import Spread
 from pdqat.flags.arguments import count
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS
-from pdqat.models.preresnet import Clip
 from pdqat.process import check_compiler, keep_freed_memory
 
 SAMPLE = 0.25
@@ -68,27 +68,7 @@ STATISTICS_STEPS = 2
 
 def brevitas(model: nn.Module) -> nn.Module:
     """The same network with Brevitas' 2-bit weights and activations, first and last layer in full precision."""
-    import brevitas.nn as quantized
-
-    for name, module in list(model.named_modules()):
-        parent = model.get_submodule(name.rpartition(".")[0])
-        child = name.rpartition(".")[2]
-        if isinstance(module, nn.Conv2d) and name != "stem":
-            layer = quantized.QuantConv2d(
-                module.in_channels,
-                module.out_channels,
-                module.kernel_size,
-                stride=module.stride,
-                padding=module.padding,
-                bias=False,
-                weight_bit_width=2,
-            )
-            layer.weight.data.copy_(module.weight.data)
-            setattr(parent, child, layer)
-        elif isinstance(module, Clip):
-            setattr(parent, child, quantized.QuantReLU(bit_width=2, collect_stats_steps=STATISTICS_STEPS))
-    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    return plain(model)
+    return plain(quantized(model, 2, STATISTICS_STEPS))
 
 
 VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {

@@ -14,7 +14,8 @@ from pdqat.experiments.cells import Kept
 from pdqat.experiments.executors import LocalExecutor, Resources
 from pdqat.experiments.results import OUTPUT
 from pdqat.paper.protocols import PROTOCOLS
-from pdqat.paper.suites import DUALS_TOLERANCE, FIGURE_1_TOLERANCE, baseline, layers, output
+from pdqat.paper.suites.methods import baseline, layers, output
+from pdqat.paper.suites.paper import DUALS_TOLERANCE, FIGURE_1_TOLERANCE
 
 TRIAL = PROTOCOLS["trial"]
 BASELINE = ["paper", "run", "table1", "--protocol", "trial", "--only", "ste-2bit-*"]
@@ -107,6 +108,15 @@ def test_data_that_is_not_there_is_said_once_and_before_any_folder_is_made(
     said = capsys.readouterr().err
     assert said.startswith(f"pdqat: cifar10 is not in {tmp_path / 'nothing'}; `pdqat data cifar10` fetches it.")
     assert not (tmp_path / "folder").exists()
+
+
+def test_a_suite_is_trained_under_its_own_protocol_unless_another_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    only = ["--only", "*ste-2bit-seed0", "--folder", str(tmp_path), "--list"]
+    for arguments, epochs in ((["table1"], 10), (["tiny"], 30), (["tiny", "--protocol", "trial"], 2)):
+        assert main(["paper", "run", *arguments, *only]) == 0
+        assert f"ste-2bit-seed0: 0 of {epochs} epochs" in capsys.readouterr().out
 
 
 def test_list_says_how_far_each_cell_is(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,6 +28,8 @@ def test_they_are_the_names_in_the_registries() -> None:
     assert tuple(PRESETS) == words.PRESETS
     assert tuple(RANKINGS) == words.RANKINGS
     assert tuple(SUITES) == words.SUITES
+    assert set(words.OWN_PROTOCOLS) < set(SUITES)
+    assert {words.USUAL_PROTOCOL, *words.OWN_PROTOCOLS.values()} <= set(PROTOCOLS)
 
 
 def test_what_is_said_of_them_is_the_same() -> None:

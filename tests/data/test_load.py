@@ -23,6 +23,12 @@ def test_cifar_is_looked_for_in_the_default_folder(cifar10: OfficialCifar, monke
     assert load("cifar10", folder).name == "cifar10"
 
 
+def test_cifar_comes_in_its_own_size_or_in_one_that_divides_it(cifar10: OfficialCifar) -> None:
+    folder = cifar10.folder(CIFAR10_BINARY)
+    assert load("cifar10", folder).images.shape[2:] == (32, 32)
+    assert load("cifar10", folder, 16).images.shape[2:] == (16, 16)
+
+
 def test_default_folder_is_in_the_home_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PDQAT_DATA", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))

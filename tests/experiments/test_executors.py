@@ -19,7 +19,7 @@ from finished_cell import train_here
 from pdqat.cli import main
 from pdqat.experiments.cells import MEASURED
 from pdqat.paper.protocols import PROTOCOLS
-from pdqat.paper.suites import baseline, layers, output
+from pdqat.paper.suites.methods import baseline, layers, output
 from pdqat.runs.folder import BusyError, Run
 from same_run import assert_same_run, heed_interrupts
 

@@ -108,6 +108,14 @@ def test_a_begun_cell_keeps_its_configuration_and_is_continued(tmp_path: Path) -
     assert cell.run(tmp_path).config_file.read_bytes() == before
 
 
+def test_bfloat16_is_for_cells_that_start_and_may_differ_between_cells(tmp_path: Path) -> None:
+    begun, new = OTHERS[:2]
+    create(begun.run(tmp_path).path, begun.config(TRIAL, tmp_path))
+    Matrix([begun, new], TRIAL, tmp_path, amp=True).run(Pretender(), Notes())
+    assert [config_of(cell.run(tmp_path)).amp for cell in (begun, new)] == [False, True]
+    matrix(tmp_path, [begun, new]).check()
+
+
 def test_metrics_without_a_checkpoint_are_no_epoch_to_continue_after(tmp_path: Path) -> None:
     cell = OTHERS[0]
     create(cell.run(tmp_path).path, cell.config(TRIAL, tmp_path)).write_metrics([{}])

@@ -1,6 +1,8 @@
 """Finished cells whose files are no longer what was written."""
 
+import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,8 @@ from pdqat.experiments.cells import MEASURED, Cell, Kept
 from pdqat.experiments.executors import LocalExecutor, Resources
 from pdqat.experiments.matrix import Matrix
 from pdqat.experiments.progress import MatrixProgress
-from pdqat.experiments.results import entries
+from pdqat.experiments.results import ENTRY, entries, written_entries
+from pdqat.experiments.results import WRITTEN as KEYS
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.runs.folder import Run
 
@@ -46,6 +49,23 @@ def test_an_entry_says_what_was_trained_and_what_came_of_it(tmp_path: Path) -> N
 def test_a_cell_from_before_the_processor_was_written_down_has_none(run: Run, tmp_path: Path) -> None:
     change(run.path / MEASURED, lambda content: content.pop("processor"))
     assert entries([CELL], TRIAL, tmp_path)[0]["processor"] is None
+
+
+def test_an_entry_of_a_recipe_says_its_name_and_whether_it_was_trained_in_bfloat16(tmp_path: Path) -> None:
+    cell = Cell(Method.STE, 2, 0, suite="tiny", recipe="ste")
+    config = dataclasses.replace(cell.config(TRIAL, tmp_path), amp=True)
+    finish(create(cell.run(tmp_path).path, config).path)
+    (entry,) = entries([cell], TRIAL, tmp_path)
+    assert (entry["cell"], entry["recipe"], entry["amp"]) == ("tiny-ste-2bit-seed0", "ste", True)
+
+
+def test_multipliers_begin_after_the_warm_up(tmp_path: Path) -> None:
+    cell = Cell(Method.PDQAT_LAYERS, 2, 0, 0.1, 0.7, variant="warm", options={"warm_up": 0.5})
+    run = create(cell.run(tmp_path).path, cell.config(TRIAL, tmp_path))
+    finish(run.path)
+    first, second = run.metrics()
+    run.write_metrics([{**first, "constraints": []}, second])
+    assert entries([cell], TRIAL, tmp_path)[0]["multipliers"] == {name: [value] for name, value in MULTIPLIERS.items()}
 
 
 def change(path: Path, how: Callable[[Any], None]) -> None:
@@ -117,3 +137,34 @@ def test_kept_layers_need_the_cell_that_they_follow_from(run: Run, tmp_path: Pat
     (run.path / MEASURED).unlink()
     with pytest.raises(InputError, match=r"follow from the cell .*: it is not finished, train it first"):
         entries([kept], TRIAL, tmp_path)
+
+
+WRITTEN = dict.fromkeys(KEYS, 1) | {"cell": "tiny-brevitas-2bit-seed0", "protocol": "trial"}
+
+
+def write(folder: Path, entry: Any) -> Path:
+    file = folder / "cells" / "tiny-brevitas-2bit-seed0" / ENTRY
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(entry))
+    return file
+
+
+def test_entries_of_other_programs_are_those_of_the_suites_folders(tmp_path: Path) -> None:
+    write(tmp_path, WRITTEN)
+    assert written_entries("tiny", TRIAL, tmp_path) == [WRITTEN]
+    assert written_entries("scale", TRIAL, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("entry", "sentence"),
+    [
+        (WRITTEN | {"protocol": "tiny"}, "was trained under protocol 'tiny', not 'trial'"),
+        (WRITTEN | {"test_accuracy_low": None}, "is damaged: None is not a number"),
+        ({"cell": "x"}, "is damaged: it has no protocol, bits"),
+        ([], "is damaged: it has no cell"),
+    ],
+)
+def test_an_entry_that_does_not_fit_is_refused(entry: Any, sentence: str, tmp_path: Path) -> None:
+    file = write(tmp_path, entry)
+    with pytest.raises(InputError, match=re.escape(f"{file} {sentence}")):
+        written_entries("tiny", TRIAL, tmp_path)

@@ -4,7 +4,14 @@ import math
 
 import pytest
 
-from pdqat.experiments.statistics import Difference, JointStationarity, final_multipliers, percent, rank_correlation
+from pdqat.experiments.statistics import (
+    Difference,
+    JointStationarity,
+    final_multipliers,
+    holm,
+    percent,
+    rank_correlation,
+)
 
 
 def entry(multipliers: dict[str, list[float]], slacks: dict[str, list[float]]) -> dict[str, object]:
@@ -65,3 +72,10 @@ def test_rank_correlation_compares_final_orders_of_layers() -> None:
     assert rank_correlation(one, one) == pytest.approx(1)
     assert rank_correlation(one, {"c": 15.0, "b": 20.0, "a": 10.0}) == pytest.approx(0.5)
     assert math.isnan(rank_correlation(one, {"a": 0.0, "b": 0.0, "c": 0.0}))
+
+
+def test_holm_multiplies_the_smallest_by_most_and_keeps_the_order() -> None:
+    # by hand: 0.01 x 4, then 0.02 x 3, then 0.03 x 2, which may not be less than 0.06, then 0.9 x 1
+    assert holm([0.03, 0.9, 0.01, 0.02]) == pytest.approx([0.06, 0.9, 0.04, 0.06])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
+    assert holm([]) == []

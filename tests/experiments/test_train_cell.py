@@ -9,7 +9,7 @@ import pytest
 from configured import create
 from pdqat.config.train_config import Method, TrainConfig
 from pdqat.experiments.cells import MEASURED
-from pdqat.experiments.train_cell import BUSY, main, starting_weights
+from pdqat.experiments.train_cell import BUSY, main, starting_weights, teacher
 from pdqat.process import processor
 from pdqat.runs.folder import Run
 
@@ -63,3 +63,10 @@ def test_a_warm_start_killed_before_its_first_checkpoint_starts_warm_again(tmp_p
     assert starting_weights(run) == str(run.path / init)
     run.last.touch()
     assert starting_weights(run) is None
+
+
+def test_a_teacher_is_named_from_the_cells_folder_also_when_training_goes_on(tmp_path: Path) -> None:
+    run = create(tmp_path / "cell", TrainConfig(teacher="../full-32bit-seed0"))
+    run.last.touch()
+    assert teacher(run) == str(run.path / "../full-32bit-seed0")
+    assert teacher(create(tmp_path / "other", TrainConfig())) is None

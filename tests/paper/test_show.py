@@ -6,30 +6,27 @@ import pytest
 
 from pdqat.config.train_config import Method
 from pdqat.experiments.cells import Cell
-from pdqat.experiments.results import entries
 from pdqat.paper.artefacts import ARTEFACTS
-from pdqat.paper.protocols import PROTOCOLS
-from pdqat.paper.show import as_files, seeds_to_show, titled
-from pdqat.paper.suites import SUITES, cells
+from pdqat.paper.protocols import PROTOCOLS, own_protocol
+from pdqat.paper.show import as_files, entries_to_show, seeds_to_show, titled
+from pdqat.paper.suites import SUITES
 
 RESULTS = Path(__file__).parents[2] / "results"
-FOLDERS = {"budget": RESULTS / "paper", "quick": RESULTS / "paper-quick"}
-COMMITTED = [
-    (protocol, suite) for protocol, folder in FOLDERS.items() for suite in SUITES if (folder / f"{suite}.json").exists()
-]
+OWN, QUICK = RESULTS / "paper", RESULTS / "paper-quick"
+COMMITTED = [(folder, suite) for folder in (OWN, QUICK) for suite in SUITES if (folder / f"{suite}.json").exists()]
 
 
-@pytest.mark.parametrize(("name", "suite"), COMMITTED)
-def test_committed_cells_still_give_the_committed_tables(name: str, suite: str) -> None:
+@pytest.mark.parametrize(("folder", "suite"), COMMITTED)
+def test_committed_cells_still_give_the_committed_tables(folder: Path, suite: str) -> None:
     """Their configurations are of earlier versions, with keys that have other names today."""
-    protocol, folder = PROTOCOLS[name], FOLDERS[name]
-    shown = entries(cells(suite, seeds_to_show(suite, protocol, folder)), protocol, folder)
+    protocol = own_protocol(suite) if folder == OWN else PROTOCOLS["quick"]
+    shown = entries_to_show(suite, protocol, folder)
     for file, content in as_files(suite, titled(ARTEFACTS[suite](shown).tables, shown), shown).items():
         assert content.decode() == (folder / file).read_text(), file
 
 
-def test_there_are_committed_cells_of_both_protocols() -> None:
-    assert {name for name, _ in COMMITTED} == set(FOLDERS)
+def test_there_are_committed_cells_in_both_folders() -> None:
+    assert {folder for folder, _ in COMMITTED} == {OWN, QUICK}
 
 
 def test_a_later_seed_is_shown_though_an_earlier_one_was_not_begun(tmp_path: Path) -> None:

@@ -14,15 +14,16 @@ from pdqat.experiments.executors import Executor, LocalExecutor, RayExecutor, Re
 from pdqat.experiments.matrix import Matrix
 from pdqat.experiments.progress import MatrixProgress
 from pdqat.experiments.protocol import Protocol
-from pdqat.paper.protocols import PROTOCOLS
+from pdqat.paper.protocols import PROTOCOLS, own_protocol
 from pdqat.paper.show import show
 from pdqat.paper.suites import cells
 from pdqat.process import cores
 
 
 def _where(options: argparse.Namespace) -> tuple[Protocol, Path]:
-    protocol = PROTOCOLS[options.protocol]
-    usual = Path("results") / ("paper" if protocol.name == "budget" else f"paper-{protocol.name}")
+    own = own_protocol(options.suite)
+    protocol = own if options.protocol is None else PROTOCOLS[options.protocol]
+    usual = Path("results") / ("paper" if protocol.name == own.name else f"paper-{protocol.name}")
     folder = options.folder or usual
     if folder.exists() and not folder.is_dir():
         raise InputError(f"--folder has to be a folder, and {folder} is a file")
@@ -43,7 +44,7 @@ def run(options: argparse.Namespace) -> None:
     protocol, folder = _where(options)
     ray = options.executor == "ray"
     threads = 1 if ray else max(1, cores() // (options.jobs or 1))
-    matrix = Matrix(_wanted(options, protocol), protocol, folder)
+    matrix = Matrix(_wanted(options, protocol), protocol, folder, options.amp)
     console = Console()
     if options.list:
         matrix.check()

@@ -56,7 +56,11 @@ class TrainConfig:
         named_or_own(words.DATA),
     )
     data_path: str | None = option(None, "archive or folder of the data; needed for 'folder'")
-    image_size: int = option(32, "height and width to which images of 'folder' are resized", options.at_least(1))
+    image_size: int = option(
+        32,
+        "height and width to which images of 'folder' are resized, and those of CIFAR averaged: a divisor of 32",
+        options.at_least(1),
+    )
     train_images: int | None = option(None, "use only so many training images, for quick trials", options.at_least(2))
     validation: float = option(0.1, "part of the training images held out for validation", options.between(0, 1))
     augment: bool = option(True, "random flips and crops, as suits the data set")

@@ -32,10 +32,16 @@ FORMATS = {
 SUITES = (
     *("table1", "ablation-output", "ablation-layer", "figure1", "duals"),
     *("schedule", "gap", "gap-1bit", "settling"),
+    *("tiny", "ingredients", "scale"),
 )
 PROTOCOLS = {
     "full": "the paper's: width 5, 100 epochs",
     "budget": "for two CPU cores: width 1, 10 epochs",
     "quick": "the budget on 10,000 of the images, in a quarter of the time",
+    "tiny": "MLPerf Tiny's ResNet-8, 30 epochs",
+    "scale": "ResNet-8 on 10,000 images of 16 x 16 pixels, 2 epochs",
     "trial": "two epochs on the digits, to see that everything works",
 }
+OWN_PROTOCOLS = {"tiny": "tiny", "ingredients": "tiny", "scale": "scale"}
+"""Of suites that have one; the others are trained under USUAL_PROTOCOL."""
+USUAL_PROTOCOL = "budget"

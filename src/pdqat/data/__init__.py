@@ -11,6 +11,7 @@ from pdqat.data.digits import digits
 from pdqat.data.fetch import fetch
 from pdqat.data.folder import image_folder
 from pdqat.data.loader import Batches
+from pdqat.data.pooling import pooled
 from pdqat.errors import InputError
 
 __all__ = [
@@ -37,7 +38,7 @@ def load(name: str, path: Path | None = None, size: int = 32) -> Dataset:
     Args:
         name: "digits", "cifar10", "cifar100" or "folder".
         path: the archive or folder of CIFAR, by default looked for in `default_folder()`; the folder for "folder".
-        size: the height and width to which "folder" resizes images.
+        size: the height and width to which "folder" resizes images and CIFAR's are pooled, then a divisor of 32.
 
     Example:
         >>> load("digits").classes
@@ -56,7 +57,7 @@ def _load(name: str, path: Path | None, size: int) -> Dataset:
                 raise InputError(f"The data set 'digits' comes with scikit-learn; the path {path} can't be given.")
             return digits()
         case "cifar10" | "cifar100":
-            return load_cifar(name, path if path is not None else _fetched(name))
+            return pooled(load_cifar(name, path if path is not None else _fetched(name)), size)
         case "folder":
             if path is None:
                 raise InputError("The data set 'folder' needs the path of a folder with train/ and test/ in it.")

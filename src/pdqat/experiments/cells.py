@@ -16,7 +16,7 @@ from pdqat.runs.folder import Run
 FULL_PRECISION_BITS = 32
 MEASURED = "measured.json"
 """What a cell's training writes last."""
-MACHINE = ("threads", "device")
+MACHINE = ("threads", "device", "amp")
 """What may differ between the machines that train a cell."""
 
 
@@ -68,6 +68,12 @@ class Cell:
     """A factor on the epochs, with the dual rate lowered by as much."""
     starts_from: "Cell | None" = None
     """A finished cell whose best weights this one starts from."""
+    taught_by: "Cell | None" = None
+    """A finished cell whose best full-precision network outputs are held to."""
+    suite: str = ""
+    """The one suite that a cell with a recipe belongs to."""
+    recipe: str = ""
+    """What its suite calls the way of training; cells of the paper's methods have none and are shared by suites."""
 
     @property
     def name(self) -> str:
@@ -77,8 +83,9 @@ class Cell:
     @property
     def trained(self) -> str:
         """The name without the seed: what is trained."""
-        parts = [self.method.value, f"{self.bits}bit"]
-        parts += [f"{self.tolerance:g}"] if self.tolerance is not None else []
+        parts = [self.suite, self.recipe] if self.recipe else [self.method.value]
+        parts += [f"{self.bits}bit"]
+        parts += [f"{self.tolerance:g}"] if self.tolerance is not None and not self.recipe else []
         parts += [str(self.kept)] if self.kept is not None else []
         parts += [self.variant] if self.variant else []
         return "-".join(parts)
@@ -86,7 +93,7 @@ class Cell:
     @property
     def needs(self) -> "Cell | None":
         """The cell that has to be finished before this one can start."""
-        return self.kept.base if self.kept is not None else self.starts_from
+        return self.kept.base if self.kept is not None else self.starts_from or self.taught_by
 
     def run(self, folder: Path) -> Run:
         """Its run folder, which may not exist yet."""
@@ -109,6 +116,8 @@ class Cell:
             options["plan"] = self.kept.plan(folder, self.bits)
         if self.starts_from is not None:
             options["init"] = f"../{self.starts_from.name}/best.pt"  # from its own folder: see train_cell
+        if self.taught_by is not None:
+            options["teacher"] = f"../{self.taught_by.name}"
         config = resolve_config("paper", {}, {**options, **self.options})
         if self.times_as_long != 1:
             assert config.dual_rate is not None, "every protocol names it"

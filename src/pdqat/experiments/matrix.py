@@ -4,6 +4,7 @@ A cell is a run folder. Finished ones are skipped, begun ones continued; a cell 
 for, since its folder is locked. A cell whose layers follow from another cell's multipliers waits for that one.
 """
 
+import dataclasses
 import time
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -62,12 +63,13 @@ class Observer(Interface):
 
 
 class Matrix:
-    """Cells of one protocol in one folder."""
+    """Cells of one protocol in one folder; with `amp` those that start now are trained in bfloat16 to their end."""
 
-    def __init__(self, cells: Sequence[Cell], protocol: Protocol, folder: Path) -> None:
+    def __init__(self, cells: Sequence[Cell], protocol: Protocol, folder: Path, amp: bool = False) -> None:
         self.cells = _with_needed(cells)
         self.protocol = protocol
         self.folder = folder
+        self._amp = amp
         self._failed: dict[str, str] = {}
 
     def run(self, executor: Executor, observer: Observer) -> None:
@@ -128,17 +130,17 @@ class Matrix:
                 return False
             cell.check(self.protocol, self.folder)
             run = cell.run(self.folder)
-            if cell.starts_from is not None and not run.last.exists():
-                start = cell.starts_from.run(self.folder)
-                if not start.best.exists():
-                    raise InputError(
-                        f"it starts from the weights of {start.path}, which has no best.pt (results are kept without "
-                        f"checkpoints); remove that folder to train it again"
-                    )
+            weights_of = cell.taught_by or (None if run.last.exists() else cell.starts_from)
+            if weights_of is not None and not weights_of.run(self.folder).best.exists():
+                raise InputError(
+                    f"it needs the weights of {weights_of.run(self.folder).path}, which has no best.pt (results are "
+                    "kept without checkpoints); remove that folder to train it again"
+                )
             run.path.mkdir(parents=True, exist_ok=True)
             with run.locked():
                 if not run.config_file.exists():
-                    run.write_options(cell.config(self.protocol, self.folder).as_options())
+                    config = dataclasses.replace(cell.config(self.protocol, self.folder), amp=self._amp)
+                    run.write_options(config.as_options())
         except BusyError:
             return False
         except InputError as error:

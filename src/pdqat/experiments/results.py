@@ -7,12 +7,19 @@ from typing import Any
 
 from pdqat.config.presets import config_of
 from pdqat.config.train_config import Method
+from pdqat.errors import InputError
 from pdqat.experiments.cells import MEASURED, Cell
 from pdqat.experiments.protocol import Protocol
 from pdqat.layers import Distance
 from pdqat.precision import FULL
 
 Entry = dict[str, Any]
+ENTRY = "entry.json"
+"""What another program than ours writes about a cell that it has trained."""
+WRITTEN = (
+    *("cell", "protocol", "bits", "recipe", "seed", "width", "train_images", "epochs", "chosen_epoch"),
+    *("test_accuracy_low", "test_accuracy_full", "seconds", "processor", "amp"),
+)
 OUTPUT = "output"
 """The name of the output constraint among the multipliers and slacks of an entry; the others are layers."""
 
@@ -20,6 +27,30 @@ OUTPUT = "output"
 def entries(cells: Iterable[Cell], protocol: Protocol, folder: Path) -> list[Entry]:
     """The entries of the finished cells; raises InputError if one is damaged or was trained under another protocol."""
     return [_entry(cell, protocol, folder) for cell in cells if cell.is_finished(folder)]
+
+
+def written_entries(suite: str, protocol: Protocol, folder: Path) -> list[Entry]:
+    """The entries that other programs have written into folders of a suite's cells, for columns that they train."""
+    return [_written(file, protocol) for file in sorted((folder / "cells").glob(f"{suite}-*/{ENTRY}"))]
+
+
+def _written(file: Path, protocol: Protocol) -> Entry:
+    try:
+        entry = json.loads(file.read_text(encoding="utf-8"))
+        lost = [key for key in WRITTEN if key not in entry]
+        if lost:
+            raise ValueError(f"it has no {', '.join(lost)}")
+        for key in ("test_accuracy_low", "seconds"):
+            _number(entry[key])
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{file} is damaged: {error}; remove its folder to train it again") from error
+    if entry["protocol"] != protocol.name:
+        raise InputError(
+            f"{file} was trained under protocol {entry['protocol']!r}, not {protocol.name!r}; give another --folder, "
+            "or remove its folder"
+        )
+    checked: Entry = entry
+    return checked
 
 
 def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
@@ -40,7 +71,8 @@ def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
         if needed not in summary["accuracy"]:
             raise ValueError("its summary has no accuracy in low precision")
         names = [bound["where"] or bound["kind"] for bound in summary["constraints"]]
-        return {
+        constrained = [epoch for epoch in metrics if epoch["constraints"] or not config.warm_up]
+        entry: Entry = {
             "cell": cell.name,
             "bits": cell.bits,
             "method": cell.method.value,
@@ -60,12 +92,13 @@ def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
             "constraints_met": sum(bound["satisfied"] for bound in summary["constraints"]),
             "constraints": len(summary["constraints"]),
             "layer_distances": _layer_distances(cell, measured["layer_distances"], summary["plans"]),
-            "multipliers": _of_epochs(metrics, names, "multiplier"),
-            "slacks": _of_epochs(metrics, names, "slack"),
+            "multipliers": _of_epochs(constrained, names, "multiplier"),
+            "slacks": _of_epochs(constrained, names, "slack"),
             "kept": None if cell.kept is None else cell.kept.multipliers(folder),
             "kept_largest": None if cell.kept is None else cell.kept.largest,
             "processor": measured.get("processor"),
         }
+        return entry | {"recipe": cell.recipe, "amp": config.amp} if cell.recipe else entry
     except KeyError as error:
         raise cell.damaged(folder, f"it has no {error}") from error
     except (TypeError, ValueError, IndexError) as error:
@@ -83,7 +116,7 @@ def _number(value: Any) -> float:
 
 
 def _of_epochs(metrics: list[dict[str, Any]], names: list[str], key: str) -> dict[str, list[float]]:
-    """The numbers under the key, one for every epoch, by constraint."""
+    """The numbers under the key by constraint, one for every epoch after the warm-up."""
     return {name: [_number(epoch["constraints"][index][key]) for epoch in metrics] for index, name in enumerate(names)}
 
 

@@ -64,7 +64,9 @@ def train_cell(folder: Path, threads: int, device: str, parent: int) -> None:
     with run.locked():
         if (folder / MEASURED).exists():
             raise BusyError(f"another process has finished {folder}")
-        config = dataclasses.replace(config_of(run), threads=threads, device=device, init=starting_weights(run))
+        config = dataclasses.replace(
+            config_of(run), threads=threads, device=device, init=starting_weights(run), teacher=teacher(run)
+        )
         loaders = loaders_of(config)
         problem = problem_of(config, loaders)
         if run.summary_file.exists():
@@ -79,6 +81,12 @@ def starting_weights(run: Run) -> str | None:
     """The file of weights to start from, named from the run's folder; None to continue from a checkpoint."""
     init = config_of(run).init
     return None if init is None or run.last.exists() else str(run.path / init)
+
+
+def teacher(run: Run) -> str | None:
+    """The folder of the teacher, named from the run's folder."""
+    named = config_of(run).teacher
+    return None if named is None else str(run.path / named)
 
 
 def measured(problem: Problem, loaders: Loaders) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pdqat.config.words import PROTOCOLS, SUITES
+from pdqat.config.words import OWN_PROTOCOLS, PROTOCOLS, SUITES, USUAL_PROTOCOL
 from pdqat.flags.arguments import count
 
 
@@ -28,6 +28,11 @@ def add_command(commands: Any) -> None:
     run.add_argument("--jobs", type=count, metavar="N", help="cells trained at once (default: 1; with Ray all it can)")
     run.add_argument("--executor", choices=("local", "ray"), default="local", help="where (default: local)")
     run.add_argument("--device", metavar="NAME", default="cpu", help="cpu, cuda, cuda:1, mps (default: cpu)")
+    run.add_argument(
+        "--amp",
+        action="store_true",
+        help="train cells that start now in bfloat16: faster on processors with units for it, slower elsewhere",
+    )
     run.add_argument("--list", action="store_true", help="only print the cells and how far each is")
     show = actions.add_parser(
         "show",
@@ -41,7 +46,9 @@ def add_command(commands: Any) -> None:
 def _add_suite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("suite", metavar="SUITE", choices=SUITES, help=", ".join(SUITES))
     about = "; ".join(f"{name}: {text}" for name, text in PROTOCOLS.items())
-    parser.add_argument("--protocol", choices=tuple(PROTOCOLS), default="budget", help=f"{about} (default: budget)")
+    own = ", ".join(f"{name} for {suite}" for suite, name in OWN_PROTOCOLS.items())
+    usual = f"the suite's own: {own}, {USUAL_PROTOCOL} for the others"
+    parser.add_argument("--protocol", choices=tuple(PROTOCOLS), help=f"{about} (default: {usual})")
     parser.add_argument(
         "--folder",
         type=Path,

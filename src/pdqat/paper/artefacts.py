@@ -5,8 +5,11 @@ from collections.abc import Callable, Sequence
 from pdqat.experiments.results import Entry
 from pdqat.paper.artefact import Artefact
 from pdqat.paper.figure1 import figure1
+from pdqat.paper.ingredients import ingredients
+from pdqat.paper.scale import scale
 from pdqat.paper.settling import duals, settling
 from pdqat.paper.table1 import ablation_layer, ablation_output, table1
+from pdqat.paper.tiny import tiny
 from pdqat.paper.variants import by_variant, gap
 
 ARTEFACTS: dict[str, Callable[[Sequence[Entry]], Artefact]] = {
@@ -19,4 +22,7 @@ ARTEFACTS: dict[str, Callable[[Sequence[Entry]], Artefact]] = {
     "gap": gap,
     "gap-1bit": gap,
     "settling": settling,
+    "tiny": tiny,
+    "ingredients": ingredients,
+    "scale": scale,
 }

@@ -8,7 +8,7 @@ from pdqat.experiments.statistics import final_multipliers, percent, rank_correl
 from pdqat.experiments.tables import Grid
 from pdqat.paper import figures, published
 from pdqat.paper.artefact import DIFFERENCES, Artefact, difference, select
-from pdqat.paper.suites import FIGURE_1_BITS, FIGURE_1_TOLERANCE
+from pdqat.paper.suites.paper import FIGURE_1_BITS, FIGURE_1_TOLERANCE
 
 
 def figure1(entries: Sequence[Entry]) -> Artefact:

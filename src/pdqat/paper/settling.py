@@ -7,7 +7,7 @@ from pdqat.experiments.statistics import JointStationarity, final_multipliers, l
 from pdqat.experiments.tables import Grid
 from pdqat.paper import figures
 from pdqat.paper.artefact import Artefact
-from pdqat.paper.suites import SETTLING_FIRST
+from pdqat.paper.suites.trials import SETTLING_FIRST
 from pdqat.sensitivity.ranking import LAST_EPOCHS
 
 

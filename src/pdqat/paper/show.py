@@ -10,7 +10,7 @@ from rich.console import Console
 from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.experiments.protocol import Protocol
-from pdqat.experiments.results import Entry, entries
+from pdqat.experiments.results import Entry, entries, written_entries
 from pdqat.experiments.tables import Grid
 from pdqat.paper.suites import SUITES, cells
 from pdqat.pictures import save
@@ -25,7 +25,7 @@ def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None
         raise InputError(f"pdqat paper show needs {error.name}: pip install 'pdqat[paper]'") from error
     seeds = seeds_to_show(suite, protocol, folder)
     all_cells = cells(suite, seeds)
-    shown = entries(all_cells, protocol, folder)
+    shown = entries_to_show(suite, protocol, folder)
     finished = {entry["cell"] for entry in shown}
     missing = [cell.name for cell in all_cells if cell.name not in finished]
     again = f"pdqat paper run {suite} --protocol {protocol.name} --seeds {seeds} --folder {folder}"
@@ -40,15 +40,21 @@ def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None
     written = ", ".join([*files, *(file.name for file in drawn)])
     for table in tables:
         print_whole(console, table.rich())
-    seconds = sum(entry["seconds"] for entry in shown)
+    hours, done = sum(entry["seconds"] for entry in shown) / 3600, len(all_cells) - len(missing)
     console.print(
-        f"{len(shown)} of {len(all_cells)} cells finished, {seconds / 3600:.1f} hours of training; protocol "
+        f"{done} of {len(all_cells)} cells finished, {hours:.1f} hours of training; protocol "
         f"{protocol.name}: {_made_with(shown)}; written to {folder}: {written}",
         highlight=False,
         markup=False,
     )
     if missing:
         console.print(f"missing: {', '.join(missing)}; train them with: {again}", highlight=False, markup=False)
+
+
+def entries_to_show(suite: str, protocol: Protocol, folder: Path) -> list[Entry]:
+    """The entries of the cells that are finished, and of those that other programs have trained."""
+    own = entries(cells(suite, seeds_to_show(suite, protocol, folder)), protocol, folder)
+    return [*own, *written_entries(suite, protocol, folder)]
 
 
 def titled(tables: Sequence[Grid], shown: Sequence[Entry]) -> list[Grid]:

@@ -7,7 +7,8 @@ from pdqat.experiments.results import Entry
 from pdqat.experiments.statistics import percent
 from pdqat.experiments.tables import Grid
 from pdqat.paper.artefact import DIFFERENCES, Artefact, difference
-from pdqat.paper.suites import GAP_BITS, baseline, layers
+from pdqat.paper.suites.methods import baseline, layers
+from pdqat.paper.suites.trials import GAP_BITS
 
 
 def gap(entries: Sequence[Entry]) -> Artefact:

@@ -1,96 +1,33 @@
-"""The suites: which cells each of the paper's artefacts needs, the most telling first.
+"""Side questions about the paper's method.
 
-Beyond the paper's own there are four: `schedule` chooses the budget's learning rate on full precision alone, `gap` (2
-bits) and `gap-1bit` ask what brings the exact gradient closer to straight-through training, `settling` which dual rule
-and rate lets multipliers settle. These last three need many cells, so they are best trained under `quick`.
+`schedule` chooses the budget's learning rate on full precision alone, `gap` (2 bits) and `gap-1bit` ask what brings the
+exact gradient closer to straight-through training, `settling` which dual rule and rate lets multipliers settle. These
+last three need many cells, so they are best trained under `quick`.
 """
 
-import dataclasses
-from collections.abc import Callable
 from typing import Any
 
-from pdqat.config.presets import PAPER_OUTPUT_TOLERANCES
 from pdqat.config.train_config import Method
-from pdqat.experiments.cells import FULL_PRECISION_BITS, Cell, Kept
-from pdqat.paper import published
+from pdqat.experiments.cells import FULL_PRECISION_BITS, Cell
+from pdqat.paper.suites.methods import TABLE_1_LAYER_TOLERANCES, baseline, full, layers, output_tolerance
+from pdqat.paper.suites.paper import DUALS_TOLERANCE
 
-TABLE_1_LAYER_TOLERANCES = {8: 0.031, 4: 0.25, 2: 0.67, 1: 1.0}
-"""Of those that the authors tried, the ones with the best accuracy; at 8 bits the loosest."""
-FIGURE_1_BITS, FIGURE_1_TOLERANCE = 1, 0.0125
-KEPT_COUNTS = (8, 4, 2, 1)
-DUALS_BITS, DUALS_TOLERANCE = 2, 0.055
 SCHEDULE_EPOCHS = 3
 GAP_BITS = 2
 
-Suite = Callable[[int], list[Cell]]
-"""Makes the cells for a seed."""
 
-
-def full(seed: int) -> Cell:
-    """The cell of plain full precision."""
-    return Cell(Method.FULL, FULL_PRECISION_BITS, seed)
-
-
-def baseline(bits: int, seed: int) -> Cell:
-    """The cell of DoReFa by straight-through gradient."""
-    return Cell(Method.STE, bits, seed)
-
-
-def output(bits: int, seed: int, tolerance: float | None = None) -> Cell:
-    """The cell of PDQAT (i): constrained outputs."""
-    return Cell(Method.PDQAT_OUTPUT, bits, seed, _output_tolerance(bits) if tolerance is None else tolerance)
-
-
-def layers(bits: int, seed: int, tolerance: float | None = None) -> Cell:
-    """The cell of PDQAT (ii): constrained outputs and layers."""
-    of_layers = TABLE_1_LAYER_TOLERANCES[bits] if tolerance is None else tolerance
-    return Cell(Method.PDQAT_LAYERS, bits, seed, of_layers, _output_tolerance(bits))
-
-
-def _output_tolerance(bits: int) -> float:
-    return PAPER_OUTPUT_TOLERANCES[str(bits)]
-
-
-def _table1(seed: int) -> list[Cell]:
-    cells = [make(bits, seed) for bits in (2, 1, 4, 8) for make in (baseline, layers, output)]
-    return [*cells, full(seed)]
-
-
-def _ablation_output(seed: int) -> list[Cell]:
-    return [output(bits, seed, tolerance) for bits, tolerance in _two_bits_first(published.OUTPUT_ABLATION)]
-
-
-def _ablation_layer(seed: int) -> list[Cell]:
-    return [layers(bits, seed, tolerance) for bits, tolerance in _two_bits_first(published.LAYER_ABLATION)]
-
-
-def _two_bits_first(pairs: dict[tuple[int, float], float]) -> list[tuple[int, float]]:
-    return sorted(pairs, key=lambda pair: (2, 1, 4).index(pair[0]))
-
-
-def _figure1(seed: int) -> list[Cell]:
-    base = layers(FIGURE_1_BITS, seed, FIGURE_1_TOLERANCE)
-    retrained = [
-        dataclasses.replace(base, kept=Kept(base, count, largest)) for count in KEPT_COUNTS for largest in (True, False)
-    ]
-    return [base, output(FIGURE_1_BITS, seed), *retrained]
-
-
-def _duals(seed: int) -> list[Cell]:
-    return [layers(DUALS_BITS, seed, DUALS_TOLERANCE)]
-
-
-def _schedule(seed: int) -> list[Cell]:
+def schedule(seed: int) -> list[Cell]:
+    """Full precision under schedules and rates."""
     choices = [("steps", 1e-3), ("one-cycle", 5e-3), ("one-cycle", 1e-2), ("one-cycle", 2e-2)]
     return [
         Cell(
             Method.FULL,
             FULL_PRECISION_BITS,
             seed,
-            variant=f"{schedule}-{rate:g}",
-            options={"schedule": schedule, "lr": rate, "epochs": SCHEDULE_EPOCHS},
+            variant=f"{how}-{rate:g}",
+            options={"schedule": how, "lr": rate, "epochs": SCHEDULE_EPOCHS},
         )
-        for schedule, rate in choices
+        for how, rate in choices
     ]
 
 
@@ -124,7 +61,7 @@ def _variant(
         bits,
         seed,
         tolerance,
-        KL_TOLERANCE if "output_distance" in options else _output_tolerance(bits),
+        KL_TOLERANCE if "output_distance" in options else output_tolerance(bits),
         variant=name,
         options=options,
         times_as_long=length,
@@ -132,7 +69,7 @@ def _variant(
     )
 
 
-def _gap(seed: int) -> list[Cell]:
+def gap(seed: int) -> list[Cell]:
     """Where a variant is trained for longer in all, so is the baseline."""
     plain, loose = full(seed), TABLE_1_LAYER_TOLERANCES[GAP_BITS]
     return [
@@ -160,7 +97,7 @@ def _gap(seed: int) -> list[Cell]:
     ]
 
 
-def _gap_1bit(seed: int) -> list[Cell]:
+def gap_1bit(seed: int) -> list[Cell]:
     """The variants that were worth most at 2 bits."""
     loose = TABLE_1_LAYER_TOLERANCES[1]
     return [
@@ -173,7 +110,8 @@ def _gap_1bit(seed: int) -> list[Cell]:
     ]
 
 
-def _settling(seed: int) -> list[Cell]:
+def settling(seed: int) -> list[Cell]:
+    """Dual rules and rates."""
     often: dict[str, Any] = {"dual_every": 10, "dual_rate": 0.1}
     variants: dict[str, dict[str, Any]] = {
         SETTLING_FIRST: {},
@@ -184,21 +122,3 @@ def _settling(seed: int) -> list[Cell]:
         "kl-relative-rate-1": {"dual_rate": 1.0},
     }
     return [_variant(name, seed, RELATIVE_TOLERANCE, **KL, **RELATIVE, **options) for name, options in variants.items()]
-
-
-SUITES: dict[str, Suite] = {
-    "table1": _table1,
-    "ablation-output": _ablation_output,
-    "ablation-layer": _ablation_layer,
-    "figure1": _figure1,
-    "duals": _duals,
-    "schedule": _schedule,
-    "gap": _gap,
-    "gap-1bit": _gap_1bit,
-    "settling": _settling,
-}
-
-
-def cells(suite: str, seeds: int) -> list[Cell]:
-    """All cells of a suite, the first seed first."""
-    return [cell for seed in range(seeds) for cell in SUITES[suite](seed)]
