@@ -6,7 +6,7 @@ The base is the output constraint by divergence with a straight-through gradient
 import dataclasses
 from typing import Any
 
-from pdqat.config.train_config import Method, TrainConfig
+from pdqat.config.train_config import Method
 from pdqat.experiments.cells import Cell
 from pdqat.paper.suites.methods import full
 from pdqat.paper.suites.tiny import WARM_UP
@@ -34,24 +34,19 @@ ADDED: dict[str, dict[str, Any]] = {
     "no-norm-batches": {"norm_batches": 0},
     "multiplicative": MULTIPLICATIVE,
     "nupi": {"dual_rule": "nupi", "dual_nu": 0.9, "dual_damping": 1.0},
-    "exact-warm-up": {"gradient": "exact", **WARM},
-}
-COMING: dict[str, dict[str, Any]] = {
     "dual-restart": {"dual_restart": True},
     "flip-rate": {"flip_rate": 0.01},
     "progressive": {"progressive": ["4"]},
+    "exact-warm-up": {"gradient": "exact", **WARM},
 }
-"""Of keys that the configuration is about to have: each is part of the suite as soon as its keys are known."""
 
 
 def ingredients(seed: int) -> list[Cell]:
     """Every ingredient at 2 bits and at 1, and the teacher of one of them."""
-    known = {field.name for field in dataclasses.fields(TrainConfig)}
-    added = {**ADDED, **{name: options for name, options in COMING.items() if known.issuperset(options)}}
     teacher = dataclasses.replace(full(seed), suite=SUITE, recipe=TEACHER, times_as_long=2)
     cells = []
     for bits in EVERY_BITS:
-        cells += [_on_base(name, bits, seed, options) for name, options in added.items()]
+        cells += [_on_base(name, bits, seed, options) for name, options in ADDED.items()]
         cells += [_with_layers(f"layers-{distance}", bits, seed, distance) for distance in ("relative", "squared")]
         cells.append(dataclasses.replace(_on_base("teacher", bits, seed, {}), taught_by=teacher))
     return [*cells, teacher]

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from pdqat.config.train_config import Method, TrainConfig
+from pdqat.config.train_config import TrainConfig
 from pdqat.experiments.cells import Cell
 from pdqat.paper.suites.methods import baseline, full, layers, output
 
@@ -19,23 +19,22 @@ WARM_UP = 0.4
 EVERY_SEED, FIRST_SEED = (2, 1), (4, 8)
 """The bits that are trained with every seed, and those that are trained with the first only."""
 
-BEST_OPTIONS: dict[str, Any] = {
-    "method": "pdqat-output",
-    "objective": "low",
-    "gradient": "straight-through",
-    "output_distance": "kl",
-    "warm_up": WARM_UP,
-}
-"""What `best` trains with: the one place to change it."""
-PROTOCOL_DECIDES = ("data", "model", "width", "epochs", "batch_size", "lr", "schedule", "milestones", "decay")
-PAPER_DECIDES = ("output_distance", "layer_distance", "gradient", "dual_rate", "dual_slack", "layer_sample")
-"""What cells have from the paper or their protocol, and `best` from its own options or from the defaults."""
+CELL_DECIDES = ("bits", "seed", "method")
+PROTOCOL_DECIDES = (
+    *("data", "model", "width", "image_size", "train_images", "epochs", "batch_size", "lr", "schedule", "compile"),
+    *("amp", "device", "threads"),
+)
+"""What is not a recipe's to say."""
 
 
 def _best(bits: int, seed: int) -> Cell:
-    defaults = {field.name: field.default for field in dataclasses.fields(TrainConfig) if field.name in PAPER_DECIDES}
-    options = {key: value for key, value in {**defaults, **BEST_OPTIONS}.items() if key not in PROTOCOL_DECIDES}
-    return Cell(Method(options.pop("method")), bits, seed, options=options)
+    """What `pdqat train` does unless told otherwise."""
+    usual = TrainConfig()
+    others = (*CELL_DECIDES, *PROTOCOL_DECIDES)
+    options = {
+        field.name: getattr(usual, field.name) for field in dataclasses.fields(usual) if field.name not in others
+    }
+    return Cell(usual.method, bits, seed, options=options)
 
 
 def _warm(cell: Cell, **options: Any) -> Cell:
