@@ -22,9 +22,9 @@ from pdqat import (
     Precision,
     prepare,
 )
-from pdqat.constraints import Bound, OutputDistance, default_tolerance
+from pdqat.constraints import Bound, OutputDistance, Sides, default_tolerance
 from pdqat.layers import Distance
-from pdqat.layers.recorder import Recorder, Request
+from pdqat.layers.recorder import Request
 
 seeds = st.integers(0, 10_000)
 
@@ -265,8 +265,8 @@ class Confidence(Constraint):
     def request(self, net: Network, plan: BitPlan) -> Request | None:
         return None
 
-    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
-        return [(full.softmax(1).amax(1) - low.softmax(1).amax(1)).abs().mean().view(1)]
+    def distances(self, bounds: Sequence[Bound], sides: Sides) -> list[Tensor]:
+        return [(sides.full.softmax(1).amax(1) - sides.low.softmax(1).amax(1)).abs().mean().view(1)]
 
 
 class WorstChannel(Constraint):
@@ -278,8 +278,8 @@ class WorstChannel(Constraint):
     def request(self, net: Network, plan: BitPlan) -> Request | None:
         return Request(frozenset(plan.low_layers), Distance.SQUARED)
 
-    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
-        return [recorder.distance(Distance.SQUARED, bound.where).max().view(1) for bound in bounds]
+    def distances(self, bounds: Sequence[Bound], sides: Sides) -> list[Tensor]:
+        return [sides.recorder.distance(Distance.SQUARED, bound.where).max().view(1) for bound in bounds]
 
 
 def test_constraints_of_ones_own_stand_beside_others() -> None:

@@ -11,7 +11,14 @@ from pdqat.version import __version__
 if TYPE_CHECKING:
     from pdqat.allocation.allocate import allocate
     from pdqat.config.load import load
-    from pdqat.constraints import BlockConstraint, ChannelConstraint, Constraint, LayerConstraint, OutputConstraint
+    from pdqat.constraints import (
+        BlockConstraint,
+        ChannelConstraint,
+        Constraint,
+        LayerConstraint,
+        LossConstraint,
+        OutputConstraint,
+    )
     from pdqat.deployment.export import export
     from pdqat.duals import Ascent, DualRule, Multiplicative, NuPI
     from pdqat.errors import InputError
@@ -35,6 +42,7 @@ __all__ = [
     "InputError",
     "Lagrangian",
     "LayerConstraint",
+    "LossConstraint",
     "Metric",
     "Multiplicative",
     "Network",
@@ -55,7 +63,10 @@ __all__ = [
 _NAMES_IN = {
     "allocation.allocate": ("allocate",),
     "config.load": ("load",),
-    "constraints": ("BlockConstraint", "ChannelConstraint", "Constraint", "LayerConstraint", "OutputConstraint"),
+    "constraints": (
+        *("BlockConstraint", "ChannelConstraint", "Constraint"),
+        *("LayerConstraint", "LossConstraint", "OutputConstraint"),
+    ),
     "deployment.export": ("export",),
     "duals": ("Ascent", "DualRule", "Multiplicative", "NuPI"),
     "errors": ("InputError",),

@@ -51,6 +51,14 @@ def first_rows(value: Any, count: int) -> Any:
     return each_tensor(value, lambda tensor: tensor[:count] if tensor.dim() and len(tensor) == samples else tensor)
 
 
+def these_rows(value: Any, rows: Tensor | None) -> Any:
+    """Some samples of a batch's inputs or target, by their numbers; all of them for None."""
+    if rows is None:
+        return value
+    samples = samples_in(value)
+    return each_tensor(value, lambda it: it.index_select(0, rows) if it.dim() and len(it) == samples else it)
+
+
 def plain(value: Any) -> Any:
     """The same structure in tuples, lists and dictionaries of Python's own, which a file can hold without code."""
     if isinstance(value, tuple):

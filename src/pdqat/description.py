@@ -14,9 +14,10 @@ from torch import nn
 from pdqat.constraints import CONSTRAINTS, Constraint
 from pdqat.duals import DUAL_RULES, DualRule
 from pdqat.errors import InputError
-from pdqat.lagrangian import Lagrangian, Loss
+from pdqat.lagrangian import Lagrangian
 from pdqat.layers import prepare
 from pdqat.layers.interface import OutputChoice
+from pdqat.objective import Loss, Objective
 from pdqat.precision import BitPlan
 from pdqat.quantizers import SCHEMES, Scheme
 from pdqat.task import Problem, TaskProblem
@@ -49,7 +50,10 @@ def describe(problem: Problem) -> dict[str, Any]:
     return {
         **description,
         "gradient": problem.gradient.value,
+        "objective": problem.objective.value,
+        "teacher": None if problem.teacher is None else _name(problem.teacher),
         "layer_sample": problem.layer_sample,
+        "view_sample": problem.view_sample,
         "constraints": [_described(constraint, CONSTRAINTS) for constraint in problem.constraints],
         "duals": _described(problem.duals.rule, DUAL_RULES),
     }
@@ -84,6 +88,7 @@ def rebuild(
     output: OutputChoice | None = None,
     constraints: Sequence[Constraint] | None = None,
     duals: DualRule | None = None,
+    teacher: nn.Module | None = None,
 ) -> Problem:
     """The problem that was described, on a plain model, which is prepared in place.
 
@@ -96,9 +101,10 @@ def rebuild(
         output: the function that chooses the tensor to compare, if it was one.
         constraints: all constraints, if one of them was of an own class.
         duals: the dual rule, if it was of an own class.
+        teacher: the teacher, if there was one.
     """
     try:
-        return _rebuilt(description, model, example, loss, quantizer, output, constraints, duals)
+        return _rebuilt(description, model, example, loss, quantizer, output, constraints, duals, teacher)
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"the description of the problem is damaged: {type(error).__name__} {error}") from error
 
@@ -112,6 +118,7 @@ def _rebuilt(
     output: OutputChoice | None,
     constraints: Sequence[Constraint] | None,
     duals: DualRule | None,
+    teacher: nn.Module | None,
 ) -> Problem:
     if description["format"] != FORMAT:
         raise InputError(f"the description of the problem has format {description['format']!r}; {FORMAT} is known here")
@@ -144,6 +151,10 @@ def _rebuilt(
         return TaskProblem(net, loss, description["low"])
     if constraints is None:
         constraints = [_remade(values, CONSTRAINTS, "constraints") for values in description["constraints"]]
+    if teacher is None and description.get("teacher") is not None:
+        raise InputError(
+            f"the problem was held to the outputs of a teacher, {description['teacher']}: give teacher= again"
+        )
     rule = _remade(description["duals"], DUAL_RULES, "duals") if duals is None else duals
     return Lagrangian(
         net,
@@ -151,7 +162,10 @@ def _rebuilt(
         constraints,
         gradient=description["gradient"],
         duals=rule,
+        objective=description.get("objective", Objective.FULL),
+        teacher=teacher,
         layer_sample=description["layer_sample"],
+        view_sample=description.get("view_sample", 1.0),
     )
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 from pdqat.batches import Batches, on_device, pairs, samples_in
 from pdqat.errors import InputError
 from pdqat.evidence import Entry, bound_entries, bound_tables, score_table
-from pdqat.lagrangian import Terms
 from pdqat.layers.modes import evaluating
 from pdqat.metric import Metric, MetricLike, metric_for
+from pdqat.objective import Terms
 from pdqat.task import Problem, check_problem, class_dim_of
 from pdqat.terminal import as_text
 

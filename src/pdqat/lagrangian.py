@@ -2,6 +2,8 @@
 
     L(theta, lambda) = mean loss(f(x), y) + sum_views sum_c lambda_c (mean distance_c - tolerance_c)
 
+With `objective="low"` the task loss is that of f^q instead, and f's closeness is what is required of it.
+
 Tolerances that tune themselves are minimised over too. Their best value has a closed form, t_c = tolerance_c lambda_c /
 price_c, so it takes no steps of its own: it follows the multiplier, and L has their cost h_c(t_c) in it.
 
@@ -10,39 +12,24 @@ unless `gradient` asks for it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import torch.distributed
 from torch import Tensor, nn
 
-from pdqat.batches import samples_in
-from pdqat.constraints import Bound, Constraint, LayerConstraint, OutputConstraint, choice
+from pdqat.batches import samples_in, these_rows
+from pdqat.constraints import Bound, Constraint, LayerConstraint, OutputConstraint, Sides, choice
 from pdqat.duals import DualRule, Duals
 from pdqat.errors import InputError
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import precise
 from pdqat.layers.draws import Draws
-from pdqat.layers.recorder import Recorder
+from pdqat.layers.recorder import FEWEST_ROWS, Recorder
 from pdqat.layers.transfer import completed, with_plan
+from pdqat.objective import Loss, Objective, Terms
 from pdqat.precision import Plan
-
-Loss = Callable[[Any, Any], Tensor]
-"""The task loss of (output, target), a mean over the batch."""
-
-
-@dataclass(frozen=True)
-class Terms:
-    """The parts of the Lagrangian on one batch."""
-
-    loss: Tensor
-    """The task loss of the full-precision view."""
-    distances: Tensor
-    """The mean distance of every multiplier's bound, as the duals have them."""
-    outputs: dict[str, Tensor]
-    """The output of every view; the full-precision one is called "full"."""
 
 
 class Lagrangian(nn.Module):
@@ -56,8 +43,14 @@ class Lagrangian(nn.Module):
             "norms" (the default): affine parameters of the plans' own batch norms follow a straight-through gradient,
             weights feel nothing of f^q before its last rounding. "straight-through": weights follow it too.
         duals: how multipliers follow slacks, such as `NuPI(rate=0.01, damping=1.0)`; by default `Ascent()`.
+        objective: whose task loss is minimised: "full" (the paper), or "low", which needs the gradient
+            "straight-through".
+        teacher: a trained module that is called as the model is and stays as it is; outputs under a plan are held to
+            its outputs instead of those of f. With the objective "low", f is then not computed at all.
         layer_sample: in training, layer and channel distances are estimated on so large a random part of each batch,
             but on no fewer than 16 samples.
+        view_sample: in training, the view that is not the objective is computed on so large a random part of each
+            batch, but on no fewer than 16 samples: an estimate of the same constraints for less work.
 
     Example:
         >>> import pdqat
@@ -80,7 +73,10 @@ class Lagrangian(nn.Module):
         *,
         gradient: Gradient | str = Gradient.NORMS,
         duals: DualRule | None = None,
+        objective: Objective | str = Objective.FULL,
+        teacher: nn.Module | None = None,
         layer_sample: float = 1.0,
+        view_sample: float = 1.0,
     ) -> None:
         super().__init__()
         if not isinstance(net, Network):
@@ -103,9 +99,20 @@ class Lagrangian(nn.Module):
             for constraint in self.constraints
         )
         self.gradient = choice(Gradient, gradient, "gradient")
-        if not (isinstance(layer_sample, float | int) and 0 < layer_sample <= 1):
-            raise InputError(f"layer_sample is the part of a batch, above 0 and at most 1, not {layer_sample!r}")
+        self.objective = choice(Objective, objective, "objective")
+        if self.objective is Objective.LOW and self.gradient is not Gradient.STRAIGHT_THROUGH:
+            raise InputError(
+                "the objective 'low' trains through rounding: it needs the gradient 'straight-through', not "
+                f"{self.gradient.value!r}"
+            )
+        if not isinstance(teacher, nn.Module | None):
+            raise InputError(f"the teacher is a trained torch.nn.Module, not {teacher!r}")
+        self._teacher = (teacher,)  # in a tuple, so that its weights are no part of this module's state
+        for name, part in (("layer_sample", layer_sample), ("view_sample", view_sample)):
+            if isinstance(part, bool) or not (isinstance(part, float | int) and 0 < part <= 1):
+                raise InputError(f"{name} is the part of a batch, above 0 and at most 1, not {part!r}")
         self.layer_sample = layer_sample
+        self.view_sample = view_sample
         self._resolved = {
             plan.name: [(constraint, constraint.resolve(net, plan)) for constraint in self.constraints]
             for plan in net.plans.values()
@@ -138,6 +145,11 @@ class Lagrangian(nn.Module):
         """Of every multiplier's bound: as given, or where its multiplier has brought it."""
         return self.duals.tolerances
 
+    @property
+    def teacher(self) -> nn.Module | None:
+        """What outputs are held to instead of f's, if anything."""
+        return self._teacher[0]
+
     def under_plan(self, plan: Plan) -> "Lagrangian":
         """The same problem with other bits: weights, low-precision norms and multipliers go on, in a copy.
 
@@ -154,7 +166,10 @@ class Lagrangian(nn.Module):
             [constraint.under_other_bits(bounds) for constraint, bounds in resolved],
             gradient=self.gradient,
             duals=self.duals.rule,
+            objective=self.objective,
+            teacher=self.teacher,
             layer_sample=self.layer_sample,
+            view_sample=self.view_sample,
         )
         problem.duals.take_over(self.duals.state_dict())
         problem.training = problem.duals.training = self.training  # the network has its modules' own modes
@@ -177,25 +192,55 @@ class Lagrangian(nn.Module):
 
     def terms(self, inputs: Any, target: Any) -> Terms:
         """The parts, for a batch: one forward in full precision and one under each plan."""
-        part, device = self.layer_sample if self.training else 1.0, self.duals.multipliers.device
-        recorders = {name: Recorder(self._requests[name], part) for name in self.net.plans}
+        device = self.duals.multipliers.device
+        is_low = self.objective is Objective.LOW
+        rows = self._draw_rows(samples_in(inputs), device)
+        low_rows, full_rows = (None, rows) if is_low else (rows, None)
+        low_inputs = these_rows(inputs, low_rows)
+        recorders = {name: Recorder(self._requests[name], self._recorded_part) for name in self.net.plans}
         for recorder in recorders.values():
-            recorder.draw(samples_in(inputs), device)
+            recorder.draw(samples_in(low_inputs), device)
         draws = Draws(self.training, device)
-        full = precise(self.net.call(inputs))
-        loss = self.loss(full, target)
-        outputs: dict[str, Tensor] = {"full": full}
+        outputs: dict[str, Tensor] = {}
+        if self.teacher is None or not is_low:
+            outputs["full"] = precise(self.net.call(these_rows(inputs, full_rows)))
+        held_to = self._taught(these_rows(inputs, rows)) if self.teacher is not None else outputs["full"]
+        if self.teacher is None and not is_low:
+            held_to = these_rows(held_to, rows)
+        losses: list[Tensor] = [] if is_low else [self.loss(outputs["full"], target)]
         distances: list[Tensor] = []
         for name, plan in self.net.plans.items():
-            recorder = recorders[name]
             draws.repeat()
-            with self.net.under(plan, self.gradient, recorder):
-                low = outputs[name] = precise(self.net.call(inputs))
+            with self.net.under(plan, self.gradient, recorders[name]):
+                low = outputs[name] = precise(self.net.call(low_inputs))
+            if is_low:
+                losses.append(self.loss(low, target))
+            compared = low if low_rows is rows else these_rows(low, rows)
+            sides = Sides(held_to, compared, these_rows(target, rows), self.loss, recorders[name])
             for constraint, bounds in self._resolved[name]:
-                if isinstance(constraint, OutputConstraint):
-                    constraint = constraint.for_target(full.shape, target)
-                distances += constraint.distances(bounds, full, low, recorder)
-        return Terms(loss, torch.cat(distances), outputs)
+                distances += constraint.distances(bounds, sides)
+        return Terms(torch.stack(losses).sum(), torch.cat(distances), outputs)
+
+    def _draw_rows(self, size: int, device: torch.device) -> Tensor | None:
+        """The samples on which views are compared; None for all of them."""
+        count = max(FEWEST_ROWS, round(self.view_sample * size))
+        return torch.randperm(size, device=device)[:count] if self.training and count < size else None
+
+    @property
+    def _recorded_part(self) -> float:
+        """The part of what a low-precision view reads on which its layers are compared."""
+        if not self.training:
+            return 1.0
+        of_batch = 1.0 if self.objective is Objective.LOW else self.view_sample
+        return min(1.0, self.layer_sample / of_batch)
+
+    @torch.no_grad()
+    def _taught(self, inputs: Any) -> Tensor:
+        """The teacher's output."""
+        assert self.teacher is not None
+        interface = self.net.preparation.interface
+        args, kwargs = interface.arguments(inputs)
+        return precise(interface.compared(self.teacher(*args, **kwargs)))
 
     def value(self, terms: Terms) -> Tensor:
         """Task loss + sum of multiplier x slack, + what relaxed tolerances cost."""
@@ -206,7 +251,7 @@ class Lagrangian(nn.Module):
     @torch.no_grad()
     def accumulate(self, terms: Terms) -> None:
         """Add a batch to the running mean of the distances, without waiting for the device."""
-        size = len(terms.outputs["full"])
+        size = len(next(iter(terms.outputs.values())))
         self.distance_sum += terms.distances * size
         self.samples += size
 

@@ -7,10 +7,11 @@ from torch import Tensor, nn
 
 from pdqat.constraints import Bound, OutputConstraint
 from pdqat.errors import InputError
-from pdqat.lagrangian import Lagrangian, Loss, Terms
+from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import precise
 from pdqat.layers.transfer import with_plan
+from pdqat.objective import Loss, Terms
 from pdqat.precision import Plan
 
 

@@ -31,11 +31,11 @@ from pdqat import (
     TaskProblem,
 )
 from pdqat.cli import main
-from pdqat.constraints import Bound
+from pdqat.constraints import Bound, Sides
 from pdqat.description import describe
 from pdqat.duals import DualState
 from pdqat.layers import Network, prepare
-from pdqat.layers.recorder import Recorder, Request
+from pdqat.layers.recorder import Request
 from pdqat.precision import BitPlan
 from pdqat.quantizers import SCHEMES, DoReFaActivation, DoReFaWeight, Scheme
 from pdqat.runs.checkpoints import load_checkpoint, save_checkpoint
@@ -161,8 +161,8 @@ class Mean(Constraint):
     def request(self, net: Network, plan: BitPlan) -> Request | None:
         return None
 
-    def distances(self, bounds: Any, full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
-        return [(full.mean() - low.mean()).square().view(1)]
+    def distances(self, bounds: Any, sides: Sides) -> list[Tensor]:
+        return [(sides.full.mean() - sides.low.mean()).square().view(1)]
 
 
 OWN_SCHEME = Scheme(partial(DoReFaWeight, scaled=False), DoReFaActivation)

@@ -7,6 +7,7 @@ from pdqat.constraints import OutputDistance
 from pdqat.deployment.formats import FORMATS
 from pdqat.duals import DUAL_RULES
 from pdqat.layers import Distance, Gradient
+from pdqat.objective import Objective
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.suites import SUITES
 from pdqat.quantizers import SCHEMES
@@ -19,6 +20,7 @@ def test_they_are_the_names_in_the_registries() -> None:
     assert words.MODELS == models.NAMES
     assert tuple(SCHEMES) == words.QUANTIZERS
     assert tuple(Gradient) == words.GRADIENTS
+    assert tuple(Objective) == words.OBJECTIVES
     assert tuple(OutputDistance) == words.OUTPUT_DISTANCES
     assert tuple(Distance) == words.LAYER_DISTANCES
     assert tuple(DUAL_RULES) == words.DUAL_RULES

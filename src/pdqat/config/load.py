@@ -13,8 +13,8 @@ from pdqat.description import rebuild
 from pdqat.disk import as_path
 from pdqat.duals import DualRule
 from pdqat.errors import InputError
-from pdqat.lagrangian import Loss
 from pdqat.layers.interface import OutputChoice
+from pdqat.objective import Loss
 from pdqat.quantizers import Scheme
 from pdqat.runs.checkpoints import load_checkpoint, load_example
 from pdqat.runs.folder import Run
@@ -32,6 +32,7 @@ def load(
     output: OutputChoice | None = None,
     constraints: Sequence[Constraint] | None = None,
     duals: DualRule | None = None,
+    teacher: nn.Module | None = None,
 ) -> Problem:
     """Open a run folder: the problem with the weights, norms, quantisers and multipliers that were trained.
 
@@ -47,6 +48,7 @@ def load(
         output: the function that chooses the tensor to compare, if it was one.
         constraints: all constraints, if one of them was of an own class.
         duals: the dual rule, if it was of an own class.
+        teacher: the teacher that outputs were held to, if there was one.
 
     Example:
         >>> import pdqat, tempfile, torch
@@ -87,6 +89,7 @@ def load(
         output=output,
         constraints=constraints,
         duals=duals,
+        teacher=teacher,
     )
     try:
         return with_state(problem, state, f"the checkpoint {file}").eval()

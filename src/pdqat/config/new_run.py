@@ -49,7 +49,9 @@ class Ready:
 def new_run(given: Given) -> Ready:
     """Make a run folder with the resolved configuration, once everything that it names has been built."""
     config = resolve_config(given.preset, _options(given), given.flags)
-    config = dataclasses.replace(config, data_path=_absolute(config.data_path), init=_absolute(config.init))
+    config = dataclasses.replace(
+        config, data_path=_absolute(config.data_path), init=_absolute(config.init), teacher=_absolute(config.teacher)
+    )
     _check_flags(config, given)
     if given.plan is not None:
         check_model(given.plan, PlanModel(config.model, config.width))

@@ -1,5 +1,6 @@
 """From a configuration to the problem that it names: model, network and objective, built once."""
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ from torch import Tensor, nn
 from pdqat import models
 from pdqat.config.loaders import Loaders
 from pdqat.config.own_code import call_own, is_own
+from pdqat.config.presets import config_of
 from pdqat.config.train_config import Level, Method, TrainConfig
 from pdqat.constraints import (
     BlockConstraint,
     ChannelConstraint,
     Constraint,
     LayerConstraint,
+    LossConstraint,
     OutputConstraint,
     Tolerance,
 )
@@ -25,8 +28,10 @@ from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Network, prepare
 from pdqat.precision import MIXED, BitPlan, Precision
 from pdqat.runs.checkpoints import load_checkpoint, load_weights
+from pdqat.runs.folder import Run
 from pdqat.task import Problem, TaskProblem
 from pdqat.training.replanning import Replanning
+from pdqat.training.state import with_state
 from pdqat.training.warm_start import take_over
 
 
@@ -50,7 +55,7 @@ def problem_of(config: TrainConfig, loaders: Loaders) -> Problem:
         tied_norms=config.tied_norms,
         integer_sums=config.integer_sums,
     )
-    problem: Problem = objective_of(config, net).to(loaders.device)
+    problem: Problem = objective_of(config, net, teacher_of(config, loaders)).to(loaders.device)
     replanning = replanning_of(config)
     if replanning is not None:
         problem = replanning.started(problem)
@@ -80,11 +85,33 @@ def model_of(config: TrainConfig, loaders: Loaders) -> nn.Module:
     return model
 
 
-def objective_of(config: TrainConfig, net: Network) -> Problem:
+def teacher_of(config: TrainConfig, loaders: Loaders) -> nn.Module | None:
+    """The configured teacher in evaluation mode: the full-precision view of a run's best epoch, or this model."""
+    if config.teacher is None or config.method in (Method.FULL, Method.STE):
+        return None
+    path = Path(config.teacher)
+    if not path.is_dir():
+        model = model_of(config, loaders)
+        _load_into(model, load_weights(path), f"the weights in {path}")
+        return model.to(loaders.device).eval()
+    run = Run.open(path)
+    theirs = config_of(run)
+    if is_own(theirs.model):
+        raise InputError(
+            f"the teacher {path} is a run of own code, which a folder may not name: give a file of weights"
+        )
+    alone = dataclasses.replace(theirs, init=None, take_over=False, teacher=None, device=config.device)
+    problem = with_state(problem_of(alone, loaders), load_checkpoint(run.best), f"the teacher's checkpoint {run.best}")
+    return problem.net.eval()
+
+
+def objective_of(config: TrainConfig, net: Network, teacher: nn.Module | None = None) -> Problem:
     """What the configured method minimises."""
     if config.method in (Method.FULL, Method.STE):
         return TaskProblem(net, F.cross_entropy, low=config.method is Method.STE)
     constraints: list[Constraint] = [OutputConstraint(config.output_distance, config.output_tolerance)]
+    if config.loss_tolerance is not None:
+        constraints.append(LossConstraint(config.loss_tolerance))
     if config.method is Method.PDQAT_LAYERS:
         constraints.append(_below_output(config))
     return Lagrangian(
@@ -93,7 +120,10 @@ def objective_of(config: TrainConfig, net: Network) -> Problem:
         constraints,
         gradient=config.gradient,
         duals=dual_rule_of(config),
+        objective=config.objective,
+        teacher=teacher,
         layer_sample=config.layer_sample,
+        view_sample=config.view_sample,
     )
 
 

@@ -93,6 +93,11 @@ class TrainConfig:
     )
 
     method: Method = option(Method.PDQAT_LAYERS, "what to train")
+    objective: str = option(
+        "full",
+        "whose task loss is minimised: full precision's, or low precision's, with full precision to stay close to",
+        one_of=words.OBJECTIVES,
+    )
     gradient: str = option(
         "norms",
         "what the gradient of the output constraint may reach through low precision",
@@ -103,6 +108,13 @@ class TrainConfig:
     output_distance: str = option("kl", "distance of the two outputs", one_of=words.OUTPUT_DISTANCES)
     output_tolerance: float | None = option(
         None, "tolerance of the output; without it 1/(2^bits - 1), squared for kl", options.at_least(0)
+    )
+    loss_tolerance: float | None = option(
+        None, "constrain the task loss of low precision too, to at most this", options.at_least(0)
+    )
+    teacher: str | None = option(
+        None,
+        "hold outputs to those of a trained network: the folder of a run, or a file of this model's weights",
     )
     level: Level = option(Level.LAYER, "what the constraints below the output speak of")
     blocks: list[str] = option([], "names of the blocks, for level 'block'")
@@ -122,6 +134,12 @@ class TrainConfig:
 
     layer_sample: float = option(
         0.25, "part of each batch, drawn at random, on which training estimates layer distances", options.part
+    )
+
+    view_sample: float = option(
+        1.0,
+        "part of each batch, drawn at random, on which training computes the view that is not the objective",
+        options.part,
     )
 
     dual_rule: str = option("ascent", "how multipliers follow slacks", one_of=words.DUAL_RULES)
@@ -214,11 +232,13 @@ def _check_together(config: TrainConfig) -> None:
     if config.blocks and config.level is not Level.BLOCK:
         raise InputError(f"blocks are named, but level is {config.level.value!r}; set level to 'block'")
     pdqat = config.method in (Method.PDQAT_OUTPUT, Method.PDQAT_LAYERS)
-    if config.quantizer == "lsq" and pdqat and config.gradient != "straight-through":
+    if config.quantizer in ("lsq", "dorefa-lsq") and pdqat and config.gradient != "straight-through":
         raise InputError(
-            "quantizer 'lsq' learns its step by a straight-through gradient: "
+            f"quantizer {config.quantizer!r} learns its step by a straight-through gradient: "
             "use method 'ste', or gradient 'straight-through'"
         )
+    if config.objective == "low" and pdqat and config.gradient != "straight-through":
+        raise InputError("objective 'low' trains through rounding: it needs gradient 'straight-through'")
     if config.plan and config.method is Method.FULL:
         raise InputError(
             "a plan is given, but method 'full' trains in full precision only; give another, such as 'pdqat-layers'"

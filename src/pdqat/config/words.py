@@ -10,8 +10,9 @@ MODELS = (
     *("preresnet8", "preresnet20", "preresnet32", "preresnet56", "preresnet-small"),
     *("resnet20", "resnet32", "resnet56"),
 )
-QUANTIZERS = ("dorefa", "dorefa-unscaled", "dorefa-int8", "uniform", "uniform-channel", "lsq")
+QUANTIZERS = ("dorefa", "dorefa-unscaled", "dorefa-int8", "dorefa-lsq", "uniform", "uniform-channel", "lsq")
 GRADIENTS = ("exact", "norms", "straight-through")
+OBJECTIVES = ("full", "low")
 OUTPUT_DISTANCES = ("cross-entropy", "kl", "squared")
 LAYER_DISTANCES = ("squared", "absolute", "relative")
 DUAL_RULES = ("ascent", "nupi", "multiplicative")

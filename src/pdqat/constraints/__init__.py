@@ -5,8 +5,9 @@ for every layer and plan. The slack of a bound is its mean distance minus its to
 """
 
 from pdqat.constraints.activation import ActivationConstraint, BlockConstraint, ChannelConstraint, LayerConstraint
-from pdqat.constraints.base import Bound, Constraint, Tolerance, choice, default_tolerance
+from pdqat.constraints.base import Bound, Constraint, Sides, Tolerance, choice, default_tolerance
 from pdqat.constraints.output import OutputConstraint, OutputDistance
+from pdqat.constraints.task_loss import LossConstraint
 
 __all__ = [
     "CONSTRAINTS",
@@ -16,15 +17,17 @@ __all__ = [
     "ChannelConstraint",
     "Constraint",
     "LayerConstraint",
+    "LossConstraint",
     "OutputConstraint",
     "OutputDistance",
+    "Sides",
     "Tolerance",
     "choice",
     "default_tolerance",
 ]
 
-CONSTRAINTS: dict[str, type[OutputConstraint] | type[ActivationConstraint]] = {
+CONSTRAINTS: dict[str, type[Constraint]] = {
     constraint.kind: constraint
-    for constraint in (OutputConstraint, LayerConstraint, ChannelConstraint, BlockConstraint)
+    for constraint in (OutputConstraint, LossConstraint, LayerConstraint, ChannelConstraint, BlockConstraint)
 }
 """The constraints that files know by their kind."""

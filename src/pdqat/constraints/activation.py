@@ -10,6 +10,7 @@ from torch import Tensor
 from pdqat.constraints.base import (
     Bound,
     Constraint,
+    Sides,
     Tolerance,
     check_price,
     check_tolerance,
@@ -18,7 +19,7 @@ from pdqat.constraints.base import (
 )
 from pdqat.errors import InputError
 from pdqat.layers import Distance, Network
-from pdqat.layers.recorder import Recorder, Request
+from pdqat.layers.recorder import Request
 from pdqat.precision import BitPlan
 from pdqat.rules import check_all_match, resolve
 
@@ -68,9 +69,9 @@ class ActivationConstraint(Constraint):
         return Request(frozenset(place.name for place in self.places(net, plan)), Distance(self.distance))
 
     @final
-    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
+    def distances(self, bounds: Sequence[Bound], sides: Sides) -> list[Tensor]:
         """As recorded during the forward; one number for all channels unless each has its own multiplier."""
-        by_channel = [recorder.distance(Distance(self.distance), bound.where) for bound in bounds]
+        by_channel = [sides.recorder.distance(Distance(self.distance), bound.where) for bound in bounds]
         return by_channel if self.per_channel else [distance.mean().view(1) for distance in by_channel]
 
     def _tolerance(self, place: Place) -> float:

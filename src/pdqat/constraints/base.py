@@ -13,13 +13,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from torch import Tensor
 
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.recorder import Recorder, Request
+from pdqat.objective import Loss
 from pdqat.precision import BitPlan
 
 E = TypeVar("E", bound=StrEnum)
@@ -62,6 +63,21 @@ class Bound:
         return "/".join(part for part in (self.view, self.kind, self.where) if part)
 
 
+@dataclass(frozen=True)
+class Sides:
+    """What constraints compare on one batch."""
+
+    full: Tensor
+    """The output that low precision is held to: of the full-precision view, or of a teacher."""
+    low: Tensor
+    """The output of the view under the plan, for the same samples."""
+    target: Any
+    """Of these samples."""
+    loss: Loss
+    recorder: Recorder
+    """What was recorded inside the view."""
+
+
 class Constraint(ABC):
     """What a user asks of every plan of a network. Subclass it for a constraint of your own."""
 
@@ -77,7 +93,7 @@ class Constraint(ABC):
         """What a recorder has to watch during the forward under this plan."""
 
     @abstractmethod
-    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
+    def distances(self, bounds: Sequence[Bound], sides: Sides) -> list[Tensor]:
         """Mean distance of each bound on this batch, as vectors with an entry per channel."""
 
     def under_other_bits(self, bounds: Sequence[Bound]) -> "Constraint":

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdqat.classes import class_dims
-from pdqat.constraints.base import Bound, Constraint, check_price, check_tolerance, choice, default_tolerance
+from pdqat.constraints.base import Bound, Constraint, Sides, check_price, check_tolerance, choice, default_tolerance
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.distances import precise
-from pdqat.layers.recorder import Recorder, Request
+from pdqat.layers.recorder import Request
 from pdqat.precision import BitPlan
 
 CLASS_LOSSES = (F.cross_entropy, F.nll_loss, nn.CrossEntropyLoss, nn.NLLLoss)
@@ -132,10 +132,11 @@ class OutputConstraint(Constraint):
         """The outputs are at hand: nothing to watch."""
         return None
 
-    def distances(self, bounds: Sequence[Bound], full: Tensor, low: Tensor, recorder: Recorder) -> list[Tensor]:
+    def distances(self, bounds: Sequence[Bound], sides: Sides) -> list[Tensor]:
         """Of the two outputs."""
-        distance = OutputDistance.KL if self.distance is None else OutputDistance(self.distance)
-        return [distance.between(full, low, 1 if self.class_dim is None else self.class_dim).view(1)]
+        known = self.for_target(sides.full.shape, sides.target)
+        distance = OutputDistance.KL if known.distance is None else OutputDistance(known.distance)
+        return [distance.between(sides.full, sides.low, 1 if known.class_dim is None else known.class_dim).view(1)]
 
     def under_other_bits(self, bounds: Sequence[Bound]) -> "OutputConstraint":
         """With the tolerance as it is: what the model is for does not change with the bits of single layers."""

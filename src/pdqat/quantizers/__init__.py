@@ -41,6 +41,7 @@ SCHEMES = {
     "dorefa": Scheme(DoReFaWeight, DoReFaActivation),
     "dorefa-unscaled": Scheme(partial(DoReFaWeight, scaled=False), DoReFaActivation),
     "dorefa-int8": Scheme(partial(DoReFaWeight, signed_byte=True), DoReFaActivation),
+    "dorefa-lsq": Scheme(DoReFaWeight, partial(LSQ, signed=False)),
     "uniform": Scheme(UniformWeight, UniformActivation),
     "uniform-channel": Scheme(partial(UniformWeight, per_channel=True), UniformActivation),
     "lsq": Scheme(partial(LSQ, signed=True), partial(LSQ, signed=False)),
