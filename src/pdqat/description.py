@@ -60,12 +60,12 @@ def describe(problem: Problem) -> dict[str, Any]:
 
 
 def in_todays_fields(description: Mapping[str, Any]) -> dict[str, Any]:
-    """A description of an earlier version, in which fields that its dual rule has got since have their defaults."""
+    """A description of an earlier version, in which what problems and dual rules have got since has its default."""
     duals = description.get("duals")
     if not isinstance(duals, Mapping) or duals.get("kind") not in list(DUAL_RULES):
         return dict(description)
-    usual = {field.name: field.default for field in fields(DUAL_RULES[duals["kind"]])}
-    return {**description, "duals": {**usual, **duals}}
+    of_rule = {field.name: field.default for field in fields(DUAL_RULES[duals["kind"]])}
+    return {"objective": Objective.FULL.value, "view_sample": 1.0, **description, "duals": {**of_rule, **duals}}
 
 
 def loss_name(loss: Loss) -> str:

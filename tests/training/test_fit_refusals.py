@@ -224,6 +224,8 @@ def test_a_folder_that_does_not_name_newer_options_is_resumed_with_their_default
     run = Run.open(tmp_path / "run")
     older = run.problem()
     del older["duals"]["restart"]
+    for name in ("objective", "teacher", "view_sample"):
+        del older[name]
     for name in ("warm_up", "norm_batches", "progressive", "flip_rate"):
         del older["training"][name]
     run.write_problem(older)

@@ -52,6 +52,8 @@ def signs() -> tuple[Network, nn.Parameter]:
 def test_steps_by_hand() -> None:
     """Each from the same weights; steps of -1.5 take a weight of 1 to the other sign unless U is below 2/3.
 
+    With a first target of 0.01 the step size is 1.
+
     1. U = 1:     two of four codes flip         U = 1 + (0.1 - 0.5)      = 0.6
     2. U = 0.6:   1 - 0.6 x 1.5 = 0.1, no flip   U = 0.6 + (0.1 - 0)      = 0.7
     3. U = 0.7:   1 - 0.7 x 1.5 < 0, two flip    U = 0.7 + (0 - 0.5)      = 0.2
@@ -60,7 +62,7 @@ def test_steps_by_hand() -> None:
     6. U = 0:     weights stand still
     """
     net, weight = signs()
-    control = FlipControl(net)
+    control = FlipControl(net, 0.01)
     down = torch.tensor([[-1.5, 0.0], [-1.5, 0.0]])
     parts, rates, moves = [], [], []
     for by, target in ((down, 0.1), (down, 0.1), (down, 0.0), (down, 1.0), (-2 * SIGNS, 0.0), (down, 0.0)):
@@ -79,7 +81,7 @@ def test_steps_by_hand() -> None:
 
 def test_the_rate_is_the_mean_over_the_epochs_steps() -> None:
     net, weight = signs()
-    control = FlipControl(net)
+    control = FlipControl(net, 0.01)
     for by in (-2 * SIGNS, torch.zeros(2, 2), torch.tensor([[2.0, 0.0], [0.0, 0.0]])):  # all flip, none, one of four
         control.step(Shift(weight, by), target=1.0)
     assert control.mean_rate() == pytest.approx((1 + 0 + 0.25) / 3)
@@ -134,7 +136,7 @@ class Noise(torch.optim.Optimizer):
 def test_the_rate_comes_to_its_target_and_stays_there(target: float) -> None:
     torch.manual_seed(0)
     net = prepare(nn.Sequential(nn.Linear(2, 32), nn.Linear(32, 32), nn.Linear(32, 2)), torch.rand(4, 2), bits=1)
-    control, noise = FlipControl(net), Noise(net.model[1].weight)  # type: ignore[index]
+    control, noise = FlipControl(net, target), Noise(net.model[1].weight)  # type: ignore[index]
     control.step(noise, 1.0)
     assert control.mean_rate() > 0.3, "of free steps"
     for _ in range(100):
@@ -203,7 +205,7 @@ def test_weights_count_once_and_stand_still_at_a_part_of_0_whatever_they_are_mad
 ) -> None:
     torch.manual_seed(0)
     net = prepare(build(), EXAMPLE, bits=2)
-    control = FlipControl(net)
+    control = FlipControl(net, 0.01)
     assert len(control._codes_now()) == count
     control.part.zero_()
     before = {name: parameter.detach().clone() for name, parameter in net.model.named_parameters()}
@@ -225,7 +227,7 @@ def test_with_several_plans_the_codes_are_those_of_the_first() -> None:
 
 def test_only_weights_that_the_plan_quantises_count() -> None:
     net = own_problem(bits=BitPlan("some", {"3.0": Precision(2, 2), "4": Precision(None, 8)})).net
-    assert len(FlipControl(net)._codes_now()) == 8 * 8
+    assert len(FlipControl(net, 0.01)._codes_now()) == 8 * 8
 
 
 def test_it_begins_after_the_warm_up_and_goes_on_where_it_was_stopped(tmp_path: Path) -> None:

@@ -126,7 +126,11 @@ def test_adams_steps_are_counted_on(tmp_path: Path) -> None:
 
 
 VARIANTS: dict[str, tuple[Any, dict[str, Any]]] = {
-    "layers": (lambda: own_problem(duals=Ascent(0.5)), {"progressive": [8, 4]}),
+    "layers": (lambda: own_problem(duals=Ascent(0.5), view_sample=0.5), {"progressive": [8, 4]}),
+    "objective of low precision": (
+        lambda: own_problem(gradient="straight-through", objective="low"),
+        {"progressive": [4], "dual_every": 2},
+    ),
     "warm-up, flips, lsq": (
         lambda: own_problem(quantizer="lsq", gradient="straight-through"),
         {"progressive": [4], "warm_up": 0.25, "flip_rate": 0.02, "norm_batches": 2},

@@ -44,8 +44,9 @@ class Descent:
         self._scheduler = self._scheduled(scheduler)
         self._check_parameters()
         self._scheduler_every = scheduler_every
-        controls_flips = settings.flip_rate is not None and trains_low(problem)
-        self._flips = FlipControl(problem.net) if controls_flips else None
+        self._flips: FlipControl | None = None
+        if settings.flip_rate is not None and trains_low(problem):
+            self._flips = FlipControl(problem.net, settings.flip_rate)
         self._waiting = 0
         self._epoch = 0.0
         self._largest_batch = 0

@@ -4,7 +4,7 @@ A weight near the border of two codes flips back and forth, and no learning rate
 constraint of its own, flip rate <= target, with a target that goes to 0 over the training (transition rate scheduling,
 Lee et al. 2024). Quantised weights take the part U of the optimiser's step, where U starts at 1 and follows
 
-    weight <- before + U x (after - before)        U <- clip(U + ETA x (target - flip rate), 0, 1)
+    weight <- before + U x (after - before)        U <- clip(U + eta x (target - flip rate), 0, 1)
 
 It is a dual update: 1 - U is the constraint's multiplier, which climbs with the slack (flip rate - target) and stays at
 0 or above, as all multipliers do, and at 1 or below, where weights stand still. Its force is not a gradient but the
@@ -25,9 +25,11 @@ from pdqat.layers.modes import evaluating
 from pdqat.precision import BitPlan
 from pdqat.quantizers import Quantizer
 
-ETA = 1.0
-"""The largest step size that can't overshoot: where flips are in proportion to U, the rate is k U with k at most 1,
-and U <- U + ETA (target - k U) comes nearer to its resting place by the factor 1 - ETA k, which must not be negative.
+STEP = 0.01
+"""The step size eta is this over the first target, since rates differ by orders of magnitude between bits and learning
+rates: twice that target takes U from 1 to 0 in 100 steps. Where flips are in proportion to U, the rate is k U, and a
+step brings U nearer to its resting place by the factor 1 - eta k: it does not overshoot unless free steps flip more
+than 100 times the target.
 """
 
 
@@ -36,10 +38,15 @@ class FlipControl:
 
     With several plans the codes are those of the first. All that decides on them takes the part: the weights, and the
     weight quantisers' own parameters where these learn a step size.
+
+    Args:
+        net: a prepared network.
+        flip_rate: the first target.
     """
 
-    def __init__(self, net: Network) -> None:
+    def __init__(self, net: Network, flip_rate: float) -> None:
         self._net = net
+        self._eta = STEP / flip_rate
         self._weights = quantized_weights(net)
         with evaluating(net), torch.enable_grad():
             leaves = [leaf for weight in self._weights for leaf in _leaves(weight.layer.weight)]
@@ -65,7 +72,7 @@ class FlipControl:
         rate = (codes != self._codes).sum() / codes.numel()
         self._codes = codes
         self._rates.append(rate)
-        self.part.add_(ETA * (target - rate)).clamp_(0, 1)
+        self.part.add_(self._eta * (target - rate)).clamp_(0, 1)
 
     def mean_rate(self) -> float:
         """The part of the codes that changed in a step of this epoch, on average."""
