@@ -70,6 +70,12 @@ def test_a_training_with_a_warm_up_goes_on_where_it_was_stopped(tmp_path: Path) 
         assert continued.epochs == whole.epochs
 
 
+def test_more_epochs_would_move_the_end_of_the_warm_up(tmp_path: Path) -> None:
+    trained(problem(), epochs=2, warm_up=0.5, out=tmp_path / "run")
+    with pytest.raises(InputError, match="its epochs is 2, here it is 4"):
+        trained(problem(), epochs=4, warm_up=0.5, out=tmp_path / "run", resume=True)
+
+
 def test_norms_are_estimated_anew_before_each_validation() -> None:
     history = trained(problem(), epochs=1, norm_batches=2, lr=1e-9)
     lagging = trained(problem(), epochs=1, norm_batches=0, lr=1e-9)

@@ -216,13 +216,17 @@ def _remove_unused(run: Run) -> None:
 
 
 def _check_same(given: dict[str, Any], run: Run) -> None:
-    """Refuse to continue a training with another problem, or in another way; it may go on for more epochs."""
+    """Refuse to continue a training with another problem, or in another way.
+
+    It may go on for more epochs, unless a warm-up is a part of them: that would end elsewhere.
+    """
     stored = in_todays_fields(run.problem())
     usual = {field.name: field.default for field in fields(Settings) if field.name in given["training"]}
     usual["progressive"] = []  # as a file has it
     trainings = {**usual, **stored.get("training", {})}, given["training"]  # an old run does not name a newer setting
     for what, (before, now) in (("training", trainings), ("problem", (stored, given))):
-        names = [key for key in {**before, **now} if key not in ("training", "epochs")]
+        free = ("training",) if given["training"]["warm_up"] else ("training", "epochs")
+        names = [key for key in {**before, **now} if key not in free]
         different = next((key for key in names if before.get(key) != now.get(key)), None)
         if different is not None:
             raise InputError(
