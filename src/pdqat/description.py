@@ -65,7 +65,12 @@ def in_todays_fields(description: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(duals, Mapping) or duals.get("kind") not in list(DUAL_RULES):
         return dict(description)
     of_rule = {field.name: field.default for field in fields(DUAL_RULES[duals["kind"]])}
-    return {"objective": Objective.FULL.value, "view_sample": 1.0, **description, "duals": {**of_rule, **duals}}
+    today = _filled(description, {"objective": Objective.FULL.value, "view_sample": 1.0})
+    return {**today, "duals": _filled(duals, of_rule)}
+
+
+def _filled(values: Mapping[str, Any], usual: Mapping[str, Any]) -> dict[str, Any]:
+    return {**values, **{key: value for key, value in usual.items() if key not in values}}
 
 
 def loss_name(loss: Loss) -> str:

@@ -3,6 +3,9 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+ALIKE = 0.65
+"""Below this likeness, from 0 to 1, a suggestion would be a guess: a learning_rate is no flip_rate."""
+
 
 def closest(given: object, known: Iterable[str]) -> str | None:
     """The known word that is most like the given one; None if none is.
@@ -10,7 +13,7 @@ def closest(given: object, known: Iterable[str]) -> str | None:
     >>> closest("--epoch", ["--epochs", "--seed"])
     '--epochs'
     """
-    return next(iter(get_close_matches(str(given), list(known), n=1)), None)
+    return next(iter(get_close_matches(str(given), list(known), n=1, cutoff=ALIKE)), None)
 
 
 def did_you_mean(given: object, known: Iterable[str]) -> str:

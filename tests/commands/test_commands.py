@@ -196,7 +196,7 @@ def test_help_of_train_explains_every_option_with_its_default(capsys: pytest.Cap
     text = " ".join(capsys.readouterr().out.split())
     for field in dataclasses.fields(TrainConfig):
         assert field.metadata["help"] in text
-    for shown in ("(default: digits)", "(default: 0.001)", "(default: 0.5 0.75 0.9)", "one of layer, channel, block"):
+    for shown in ("(default: digits)", "(default: 0.01)", "(default: 0.5 0.75 0.9)", "one of layer, channel, block"):
         assert shown in text
 
 

@@ -40,7 +40,7 @@ def test_the_last_line_is_the_command_that_continues(tmp_path: Path, number: sig
     (tmp_path / "stopped.py").write_text(STOPPED)
     (tmp_path / "signal").write_text(str(int(number)))
     own = ["--model", "stopped:build", "--data", "stopped:load"]
-    ended = pdqat("train", *own, "--epochs", "3", "--out", "my run", cwd=tmp_path)
+    ended = pdqat("train", *own, "--schedule", "steps", "--epochs", "3", "--out", "my run", cwd=tmp_path)
     assert ended.returncode == code
     assert ended.stderr.splitlines() == [
         "pdqat: interrupted; what was finished is kept; continue with",

@@ -118,7 +118,7 @@ def complicated(batch_size, shards):
     return load(batch_size, 0)
 """
 
-TRAIN = ["train", "--epochs", "2", "--bits", "2"]
+TRAIN = ["train", "--epochs", "2", "--bits", "2", "--schedule", "steps"]
 MODEL, LOADERS = ["--model", "mynets:build"], ["--data", "mydata:load"]
 MINE = [*MODEL, *LOADERS]
 
@@ -311,8 +311,8 @@ def test_without_out_the_folder_is_named_after_the_code(here: Path) -> None:
             ["--model", "mynets:of_images"],
             "mynets:of_images needs 'classes', which is no option that it can be given; it may take width, seed",
         ),
-        (["--model", "mynets.build"], "model must be one of preresnet20, "),
-        (["--model", "my nets:build"], "model must be one of preresnet20, "),
+        (["--model", "mynets.build"], "model must be one of preresnet8, "),
+        (["--model", "my nets:build"], "model must be one of preresnet8, "),
         (["--model", "mynets:build()"], "or an import path such as mypackage.module:function, not 'mynets:build()'"),
         (["--data", "nowhere:load"], "nowhere:load: the module nowhere can't be imported from {here}: "),
         (["--data", "mydata:laod"], "mydata:laod: the module mydata has no laod"),

@@ -50,7 +50,7 @@ def test_bad_input_is_one_line_without_a_traceback(tmp_path: Path) -> None:
         (["--data", "cifar10", "--data-path", "/nowhere"], "/nowhere doesn't exist as a source of cifar10"),
         (["--data", "folder"], "data 'folder' needs data_path"),
         (["--data", "folder", "--data-path", "/nowhere"], "/nowhere/train is missing"),
-        (["--model", "vgg"], "model must be one of preresnet20, "),
+        (["--model", "vgg"], "model must be one of preresnet8, "),
         (["-epochs", "3"], "unknown option -epochs; did you mean --epochs?"),
         (["--data", "cifar"], "(did you mean cifar10?), not 'cifar'"),
         (["--method", "pdqat-layer"], "(did you mean pdqat-layers?), not 'pdqat-layer'"),
@@ -177,7 +177,7 @@ def test_a_damaged_summary_is_not_shown(run: Run, capsys: pytest.CaptureFixture[
 
 def test_a_loss_that_becomes_nan_ends_in_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
-    schedule = ["--epochs", "2", "--milestones", "0.5", "--decay", "1e33"]
+    schedule = ["--schedule", "steps", "--epochs", "2", "--milestones", "0.5", "--decay", "1e33"]
     assert main(["train", *TINY, *schedule, "--out", str(folder)]) == 2
     said = capsys.readouterr().err
     assert f"the loss is not a number at epoch 2, step 2; {folder / 'last.pt'} holds the state after epoch 1" in said

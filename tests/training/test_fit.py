@@ -339,7 +339,7 @@ SGD: Callable[..., torch.optim.Optimizer] = lambda parameters: torch.optim.SGD(p
         ({"scheduler_every": "batch"}, "scheduler_every is 'epoch' or 'step', not 'batch'"),
         (
             {"optimizer": torch.optim.SGD([torch.zeros(1)], 0.1), "replanning": Replanning("2 bits")},
-            "bits that are chosen anew make new parameters: give the optimizer as a function",
+            "bits that change on the way make new parameters: give the optimizer as a function",
         ),
         ({"epochs": 1, "replanning": Replanning("2 bits")}, "there must be an epoch before bits are chosen"),
         ({"problem": nn.Linear(2, 2)}, "a Lagrangian or a TaskProblem is needed, not a Linear"),

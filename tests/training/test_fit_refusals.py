@@ -220,7 +220,7 @@ def test_a_folder_a_metric_and_a_plan_of_another_type_are_refused() -> None:
 
 
 def test_a_folder_that_does_not_name_newer_options_is_resumed_with_their_defaults(tmp_path: Path) -> None:
-    fitted(own_problem(), out=tmp_path / "run", epochs=1)
+    fitted(own_problem(), out=tmp_path / "run", epochs=1, norm_batches=0)
     run = Run.open(tmp_path / "run")
     older = run.problem()
     del older["duals"]["restart"]
@@ -230,5 +230,5 @@ def test_a_folder_that_does_not_name_newer_options_is_resumed_with_their_default
         del older["training"][name]
     run.write_problem(older)
     restarts = own_problem(duals=pdqat.Ascent(restart=True))
-    assert "is of another problem: its duals is" in refusal(restarts, out=run.path, resume=True)
-    assert fitted(own_problem(), out=run.path, resume=True).summary["epochs"] == 2
+    assert "is of another problem: its duals is" in refusal(restarts, out=run.path, resume=True, norm_batches=0)
+    assert fitted(own_problem(), out=run.path, resume=True, norm_batches=0).summary["epochs"] == 2

@@ -75,7 +75,8 @@ class Trainer:
         self._steps = length_of(batches)
         if self._steps is None and settings.schedule is Schedule.ONE_CYCLE:
             raise InputError(
-                "the schedule 'one-cycle' needs to know how many batches an epoch has: give a sized loader"
+                "the schedule 'one-cycle' needs to know how many batches an epoch has: give a sized loader, or the "
+                "schedule 'steps'"
             )
         self._metric: MetricLike | None = metric
         self._by = optimizer, scheduler, scheduler_every
