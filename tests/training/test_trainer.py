@@ -173,7 +173,7 @@ def test_the_summary_counts_and_names(tmp_path: Path) -> None:
     summary = train(tmp_path / "run", config).summary()
     assert list(summary) == [
         *("metric", "accuracy", "constraints", "plans", "left_alone", "parameters"),
-        *("method", "epochs", "chosen_epoch", "seconds", "compiled", "versions"),
+        *("method", "epochs", "chosen_epoch", "seconds", "compiled", "processor", "versions"),
     ]
     assert summary["parameters"] == 19_810, "of the plain model, whatever the plans add"
     assert summary["plans"]["w4a8"]["stages.1.0.conv0"] == "w4a8"

@@ -11,6 +11,7 @@ from pdqat.batches import Batches
 from pdqat.evaluation import evaluate
 from pdqat.evidence import bound_tables, score_table
 from pdqat.metric import ACCURACY, Metric, MetricLike
+from pdqat.process import processor
 from pdqat.runs.entries import scores_in
 from pdqat.task import Problem
 from pdqat.version import __version__
@@ -36,6 +37,7 @@ def summarize(
         "left_alone": problem.net.left_alone,
         "parameters": sum(parameter.numel() for parameter in own),
         **about,
+        "processor": processor(),
         "versions": {"pdqat": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
 
