@@ -19,6 +19,7 @@ from pdqat import (
     fit,
     load,
     prepare,
+    rank,
 )
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import Distance
@@ -122,6 +123,23 @@ def test_outputs_are_held_to_the_teachers(objective: str) -> None:
     assert all(torch.equal(before[key], value) for key, value in teacher.state_dict().items())
     assert len(list(problem.parameters())) == len(list(net.parameters())), "it is no part of what is trained"
     assert problem.under_plan(net.plans["2-bit"]).teacher is teacher
+
+
+def test_a_teacher_is_in_evaluation_mode_and_goes_where_the_problem_goes() -> None:
+    teacher = Perceptron().train()
+    problem = Lagrangian(net_of(), F.cross_entropy, teacher=teacher)
+    before = copy.deepcopy(teacher.state_dict())
+    problem.train()(INPUTS, LABELS)
+    assert all(torch.equal(before[key], value) for key, value in teacher.state_dict().items())
+    problem.double()
+    assert problem(INPUTS.double(), LABELS).dtype == torch.float64
+    assert next(teacher.parameters()).dtype == torch.float64
+
+
+def test_layers_are_not_ranked_by_full_precision_that_was_not_trained() -> None:
+    problem = Lagrangian(net_of(), F.cross_entropy, objective="low", teacher=Perceptron(), **THROUGH)
+    with pytest.raises(InputError, match="or held to a teacher, leaves the full-precision view untrained"):
+        rank(problem, [(INPUTS, LABELS)], by="hessian")
 
 
 def test_full_precision_is_not_computed_where_nothing_needs_it() -> None:

@@ -62,10 +62,12 @@ def describe(problem: Problem) -> dict[str, Any]:
 def in_todays_fields(description: Mapping[str, Any]) -> dict[str, Any]:
     """A description of an earlier version, in which what problems and dual rules have got since has its default."""
     duals = description.get("duals")
-    if not isinstance(duals, Mapping) or duals.get("kind") not in list(DUAL_RULES):
+    if not isinstance(duals, Mapping):  # of a task alone
         return dict(description)
-    of_rule = {field.name: field.default for field in fields(DUAL_RULES[duals["kind"]])}
     today = _filled(description, {"objective": Objective.FULL.value, "view_sample": 1.0})
+    if duals.get("kind") not in list(DUAL_RULES):
+        return today
+    of_rule = {field.name: field.default for field in fields(DUAL_RULES[duals["kind"]])}
     return {**today, "duals": _filled(duals, of_rule)}
 
 

@@ -23,7 +23,7 @@ class Evaluation:
 
     samples: int
     loss: float
-    """The task loss of what is trained: of the full-precision view, or the sum over the plans of a TaskProblem."""
+    """The task loss of the objective: of the full-precision view, or the sum over the plans."""
     metric: Metric
     scores: dict[str, float]
     """The metric per view; the full-precision one is called "full"."""

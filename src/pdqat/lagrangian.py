@@ -46,12 +46,13 @@ class Lagrangian(nn.Module):
         duals: how multipliers follow slacks, such as `NuPI(rate=0.01, damping=1.0)`; by default `Ascent()`.
         objective: whose task loss is minimised: "full" (the paper), or "low", which needs the gradient
             "straight-through".
-        teacher: a trained module that is called as the model is and stays as it is; outputs under a plan are held to
+        teacher: a trained module that is called as the model is, in evaluation mode; outputs under a plan are held to
             its outputs instead of those of f. With the objective "low", f is then not computed at all.
         layer_sample: in training, layer and channel distances are estimated on so large a random part of each batch,
             but on no fewer than 16 samples.
         view_sample: in training, the view that is not the objective is computed on so large a random part of each
-            batch, but on no fewer than 16 samples: an estimate of the same constraints for less work.
+            batch, but on no fewer than 16 samples: an estimate of the same constraints for less work. Below 1, dropout
+            draws anew in each view.
 
     Example:
         >>> import pdqat
@@ -108,7 +109,9 @@ class Lagrangian(nn.Module):
             )
         if not isinstance(teacher, nn.Module | None):
             raise InputError(f"the teacher is a trained torch.nn.Module, not {teacher!r}")
-        self._teacher = (teacher,)  # in a tuple, so that its weights are no part of this module's state
+        self._teacher = (
+            None if teacher is None else teacher.eval(),
+        )  # in a tuple, so that its weights are no part of this module's state
         for name, part in (("layer_sample", layer_sample), ("view_sample", view_sample)):
             if isinstance(part, bool) or not (isinstance(part, float | int) and 0 < part <= 1):
                 raise InputError(f"{name} is the part of a batch, above 0 and at most 1, not {part!r}")
@@ -150,6 +153,18 @@ class Lagrangian(nn.Module):
     def teacher(self) -> nn.Module | None:
         """What outputs are held to instead of f's, if anything."""
         return self._teacher[0]
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "Lagrangian":
+        """Called by `to`, `double` and the like: the teacher goes along."""
+        if self.teacher is not None:
+            self.teacher._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
+
+    @property
+    def trains_full(self) -> bool:
+        """Whether the full-precision view is computed, and so trained."""
+        return self.objective is Objective.FULL or self.teacher is None
 
     def under_plan(self, plan: Plan) -> "Lagrangian":
         """The same problem with other bits: weights, low-precision norms and multipliers go on, in a copy.
@@ -203,7 +218,7 @@ class Lagrangian(nn.Module):
             recorder.draw(samples_in(low_inputs), device)
         draws = Draws(self.training, device)
         outputs: dict[str, Tensor] = {}
-        if self.teacher is None or not is_low:
+        if self.trains_full:
             outputs["full"] = precise(self.net.call(these_rows(inputs, full_rows)))
         held_to = self._taught(these_rows(inputs, rows)) if self.teacher is not None else outputs["full"]
         if self.teacher is None and not is_low:

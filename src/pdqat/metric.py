@@ -14,7 +14,7 @@ from pdqat.terminal import percent
 KEYS = (
     *("epoch", "lr", "objective", "loss", "metric", "constraints", "plan", "view", "bits_chosen_by", "flip_rate"),
     *("method", "epochs", "chosen_epoch", "plans", "budget", "left_alone", "parameters", "seconds", "compiled"),
-    "versions",
+    *("processor", "versions"),
 )
 """What metrics and summary hold beside the scores, which stand under the metric's name."""
 

@@ -100,7 +100,22 @@ def test_flags_override_the_configuration_file(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text('epochs = 9\nlr = 0.02\nmethod = "ste"\nbits = [4]\n\n[layers]\n"stages.0.0.conv0" = "8"\n')
     arguments = ["train", "--config", str(file), "--epochs", "1", *TINY, "--layers", "head=8", "*.conv1=w2a4"]
-    assert main([*arguments, "--no-augment", "--milestones", "0.2", "0.4", "--out", str(tmp_path / "run")]) == 0
+    assert (
+        main(
+            [
+                *arguments,
+                "--no-augment",
+                "--schedule",
+                "steps",
+                "--milestones",
+                "0.2",
+                "0.4",
+                "--out",
+                str(tmp_path / "run"),
+            ]
+        )
+        == 0
+    )
     config = config_of(Run.open(tmp_path / "run"))
     assert (config.epochs, config.lr, config.method, config.bits) == (1, 0.02, "ste", ["4"])
     assert config.layers == {"head": "8", "*.conv1": "w2a4"}

@@ -8,9 +8,11 @@ import torch
 
 from configured import build, small, train
 from pdqat.config.problem import model_of
+from pdqat.config.trained import Trained
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.runs.checkpoints import load_checkpoint
+from pdqat.runs.folder import Run
 
 
 def taught(path: Path) -> Lagrangian:
@@ -45,5 +47,28 @@ def test_a_file_of_weights_is_of_this_model(tmp_path: Path) -> None:
     torch.save(wide.state_dict(), tmp_path / "wide.pt")
     with pytest.raises(InputError, match=r"the weights in .*wide\.pt do not fit the model"):
         taught(tmp_path / "wide.pt")
-    with pytest.raises(InputError, match="there is no file"):
+    with pytest.raises(InputError, match=r"there is no teacher .*nothing.pt, neither a run's folder nor a file"):
         taught(tmp_path / "nothing.pt")
+
+
+def test_what_would_be_another_network_is_refused(tmp_path: Path) -> None:
+    run = train(tmp_path / "run", small(method="full", epochs=1))
+    with pytest.raises(InputError, match=r"best.pt is the checkpoint of a run, .*: give the run's folder"):
+        taught(run.best)
+    run.write_options({**run.options(), "data": "cifar10"})
+    with pytest.raises(InputError, match=r"was trained on cifar10 \(image_size 32\), and this run is on digits"):
+        taught(run.path)
+
+
+def test_a_run_is_opened_with_its_teacher(tmp_path: Path) -> None:
+    """Which may be named from the run's own folder."""
+    train(tmp_path / "teacher", small(method="full", epochs=1))
+    train(tmp_path / "run", small(gradient="straight-through", epochs=1, teacher=str(tmp_path / "teacher")))
+    run = Run.open(tmp_path / "run")
+    run.write_options({**run.options(), "teacher": "../teacher"})
+    problem = Trained.open(tmp_path / "run").problem
+    assert isinstance(problem, Lagrangian)
+    assert problem.teacher is not None
+    (tmp_path / "teacher").rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match="there is no teacher"):
+        Trained.open(tmp_path / "run")

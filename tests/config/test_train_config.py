@@ -238,6 +238,8 @@ def test_an_unknown_key_is_refused_and_the_known_ones_are_named(key: str) -> Non
         ({"blocks": ["stages.0.0"]}, "set level to 'block'"),
         ({"quantizer": "lsq", "gradient": "norms"}, "use method 'ste', or gradient 'straight-through'"),
         ({"data": "folder"}, "needs data_path"),
+        ({"method": "ste", "teacher": "run"}, "teacher is of constrained training, which method 'ste' is not"),
+        ({"method": "full", "loss_tolerance": 0.1}, "loss_tolerance is of constrained training"),
         ({"compile_fallback": True}, "compile is not; set both"),
     ],
 )

@@ -42,6 +42,14 @@ def test_they_are_the_mean_over_the_first_batches() -> None:
     torch.testing.assert_close(view.running_var, torch.stack(variances).mean(0))
 
 
+def test_a_small_last_batch_does_not_count() -> None:
+    net, batches = prepared()
+    estimate_statistics(net, net.plans["2-bit"], batches, 3)
+    whole = {key: value.clone() for key, value in net.state_dict().items()}
+    estimate_statistics(net, net.plans["2-bit"], [*batches, (batches[0][0][:2], batches[0][1][:2])], 4)
+    assert all(torch.equal(value, whole[key]) for key, value in net.state_dict().items())
+
+
 def test_modes_full_precision_and_quantisers_stay() -> None:
     net, batches = prepared()
     net.model.get_submodule("5").eval()

@@ -252,9 +252,9 @@ def test_bad_input_is_refused_before_there_is_a_folder(
 
 
 def test_a_run_that_goes_on_from_it_has_come_down_to_its_bits(tmp_path: Path) -> None:
-    config = small(progressive=["4"], train_images=64, method="ste")
+    config = small(progressive=["4"], warm_up=0.34, epochs=3, train_images=64, method="ste")
     run = train(tmp_path / "run", config)
-    assert [list(entry["accuracy"]) for entry in run.metrics()] == [["4-bit"], ["2-bit"]]
+    assert [list(entry["accuracy"]) for entry in run.metrics()] == [["full"], ["4-bit"], ["2-bit"]]
     assert list(run.summary()["accuracy"]) == ["2-bit"]
     ready = new_run(Given({"epochs": 1}, source=run.path, out=tmp_path / "next"))
-    assert ready.config.progressive == []
+    assert (ready.config.progressive, ready.config.warm_up) == ([], 0.0), "it is warm, too"

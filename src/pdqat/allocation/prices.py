@@ -26,7 +26,7 @@ from pdqat.allocation.program import Costs
 from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
-from pdqat.precision import Precision
+from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.probe import candidate_distances
 from pdqat.task import Problem
@@ -71,7 +71,8 @@ def predict(
 ) -> Prediction:
     """What each precision that a layer may be given costs, for layers with these scores."""
     own = {layer: plan_of(problem)[layer] for layer in choices}
-    tried = dict.fromkeys([precision for allowed in choices.values() for precision in allowed] + list(own.values()))
+    allowed_somewhere = [precision for allowed in choices.values() for precision in allowed]
+    tried = dict.fromkeys([*allowed_somewhere, *own.values(), FULL])
     measured = candidate_distances(problem, batches, list(tried))
     of_choosing = {layer: scores[layer] for layer in choices}
     if are_multipliers:
@@ -79,7 +80,8 @@ def predict(
         held = {layer: max(tolerances[layer], measured[layer][own[layer]]) for layer in choices}
         prices = multiplier_prices(of_choosing, held)
     else:
-        prices = score_prices(of_choosing, {layer: measured[layer][own[layer]] for layer in choices})
+        saved = {layer: measured[layer][own[layer]] - measured[layer][FULL] for layer in choices}
+        prices = score_prices(of_choosing, saved)
     costs = {
         layer: {precision: prices[layer].cost(measured[layer][precision]) for precision in allowed}
         for layer, allowed in choices.items()
@@ -101,7 +103,7 @@ def multiplier_prices(multipliers: Mapping[str, float], held: Mapping[str, float
 
 
 def score_prices(scores: Mapping[str, float], distances: Mapping[str, float]) -> dict[str, Price]:
-    """By layer, from its score and the distance that the score belongs to."""
+    """By layer, from its score and the distance that full precision would save: what the next layer rounds stays."""
     rates = {layer: score / distances[layer] if distances[layer] > 0 else 0.0 for layer, score in scores.items()}
     _, raised = _raised(rates)
     return {layer: Price(price, price) for layer, price in raised.items()}

@@ -22,7 +22,7 @@ def options_of(run: Run, given: dict[str, Any]) -> dict[str, Any]:
                 f"give no --{name}"
             )
     before = {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
-    before["progressive"] = []  # it has come down to its bits
+    before |= {"progressive": [], "warm_up": 0.0}  # it has come down to its bits, and is warm
     if config.budget is not None:  # it is met: go on with the plan that it led to
         del before["budget"]
         before["plan"] = next(iter(summary["plans"].values()))

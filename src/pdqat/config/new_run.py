@@ -123,6 +123,9 @@ def _check_flags(config: TrainConfig, given: Given) -> None:
     for name in ("replan", "budget_bits"):
         if name in given.flags and config.budget is None:
             raise InputError(f"--{_flag(name)} is for a budget, and no --budget is given")
+    for name in ("milestones", "decay"):
+        if name in given.flags and config.schedule != "steps":
+            raise InputError(f"--{name} is for the schedule 'steps', and this one is {config.schedule!r}")
 
 
 def _check_own_options(config: TrainConfig, given: Given, loaders: Loaders) -> None:

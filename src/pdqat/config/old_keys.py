@@ -5,7 +5,7 @@ from typing import Any
 
 from pdqat.errors import InputError
 
-BEFORE: dict[str, Any] = {"norm_batches": 0}
+FORMER: dict[str, Any] = {"norm_batches": 0}
 """What runs did before there was a key for it, where that is not today's default."""
 NORMS = ("ste", "exact", "tied")
 

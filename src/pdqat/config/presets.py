@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from pdqat.config.old_keys import BEFORE, modern
+from pdqat.config.old_keys import FORMER, modern
 from pdqat.config.train_config import TrainConfig
 from pdqat.errors import InputError
 from pdqat.precision import Precision
@@ -50,7 +50,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def config_of(run: Run) -> TrainConfig:
     """The configuration of a run of the command line."""
-    return resolve_config(None, {**BEFORE, **run.options()}, {})
+    return resolve_config(None, {**FORMER, **run.options()}, {})
 
 
 def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[str, Any]) -> TrainConfig:

@@ -27,7 +27,7 @@ from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Network, prepare
 from pdqat.precision import MIXED, BitPlan, Precision
-from pdqat.runs.checkpoints import load_checkpoint, load_weights
+from pdqat.runs.checkpoints import load_checkpoint, load_plain_weights, load_weights
 from pdqat.runs.folder import Run
 from pdqat.task import Problem, TaskProblem
 from pdqat.training.replanning import Replanning
@@ -90,12 +90,19 @@ def teacher_of(config: TrainConfig, loaders: Loaders) -> nn.Module | None:
     if config.teacher is None or config.method in (Method.FULL, Method.STE):
         return None
     path = Path(config.teacher)
+    if not path.exists():
+        raise InputError(f"there is no teacher {path}, neither a run's folder nor a file of weights")
     if not path.is_dir():
         model = model_of(config, loaders)
-        _load_into(model, load_weights(path), f"the weights in {path}")
+        _load_into(model, load_plain_weights(path), f"the teacher's weights in {path}")
         return model.to(loaders.device).eval()
     run = Run.open(path)
     theirs = config_of(run)
+    if (theirs.data, theirs.image_size) != (config.data, config.image_size):
+        raise InputError(
+            f"the teacher {path} was trained on {theirs.data} (image_size {theirs.image_size}), and this run is on "
+            f"{config.data} (image_size {config.image_size}): give one of the same data"
+        )
     if is_own(theirs.model):
         raise InputError(
             f"the teacher {path} is a run of own code, which a folder may not name: give a file of weights"

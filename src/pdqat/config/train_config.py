@@ -236,6 +236,9 @@ def _check_together(config: TrainConfig) -> None:
         raise InputError(
             f"tolerance_price is for tolerances of layers, which method {config.method.value!r} does not constrain"
         )
+    for name in ("teacher", "loss_tolerance"):
+        if getattr(config, name) is not None and config.method in (Method.FULL, Method.STE):
+            raise InputError(f"{name} is of constrained training, which method {config.method.value!r} is not")
     if config.blocks and config.level is not Level.BLOCK:
         raise InputError(f"blocks are named, but level is {config.level.value!r}; set level to 'block'")
     pdqat = config.method in (Method.PDQAT_OUTPUT, Method.PDQAT_LAYERS)

@@ -56,7 +56,10 @@ class Trained:
         check_named_again("model", config.model, model, path)
         check_named_again("data", config.data, data, path)
         # The checkpoint holds the weights, so the file that the run started from may be gone.
-        config = dataclasses.replace(config, init=None, take_over=False, device=device or config.device)
+        teacher = None if config.teacher is None else str(run.path / config.teacher)
+        config = dataclasses.replace(
+            config, init=None, take_over=False, teacher=teacher, device=device or config.device
+        )
         file = run.last if checkpoint == "last" else run.best
         state = load_checkpoint(file)
         loaders = loaders_of(config)

@@ -6,7 +6,7 @@ from typing import final
 
 from torch import Tensor
 
-from pdqat.constraints.base import Bound, Constraint, Sides, Tolerance, check_price, check_tolerance
+from pdqat.constraints.base import Bound, Constraint, Sides, check_price, check_tolerance
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.layers.recorder import Request
@@ -25,7 +25,7 @@ class LossConstraint(Constraint):
         price: what relaxing the tolerance costs; None holds it fixed.
     """
 
-    tolerance: Tolerance
+    tolerance: float
     price: float | None = None
     kind = "loss"
 
@@ -37,8 +37,7 @@ class LossConstraint(Constraint):
 
     def resolve(self, net: Network, plan: BitPlan) -> list[Bound]:
         """One bound, whose multiplier starts at 1: without any there would be no gradient to begin with."""
-        assert isinstance(self.tolerance, int | float)
-        return [Bound(self.kind, "", plan.name, float(self.tolerance), start=1.0, price=self.price)]
+        return [Bound(self.kind, "", plan.name, self.tolerance, start=1.0, price=self.price)]
 
     def request(self, net: Network, plan: BitPlan) -> Request | None:
         """The output is at hand: nothing to watch."""

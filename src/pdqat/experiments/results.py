@@ -21,7 +21,9 @@ WRITTEN = (
     *("test_accuracy_low", "test_accuracy_full", "seconds", "processor", "amp"),
 )
 OUTPUT = "output"
-"""The name of the output constraint among the multipliers and slacks of an entry; the others are layers."""
+NOT_LAYERS = (OUTPUT, "loss")
+"""The names of the output's and the task loss's bounds among the multipliers and slacks of an entry; the others are of
+layers."""
 
 
 def entries(cells: Iterable[Cell], protocol: Protocol, folder: Path) -> list[Entry]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from pdqat.experiments.results import OUTPUT, Entry
+from pdqat.experiments.results import NOT_LAYERS, Entry
 from pdqat.sensitivity.ranking import over_last_epochs
 
 CONFIDENCE = 0.95
@@ -116,7 +116,7 @@ def final_multipliers(entry: Entry) -> dict[str, float]:
 
 def layer_names(entry: Entry) -> list[str]:
     """The layers that are constrained."""
-    return [name for name in entry["multipliers"] if name != OUTPUT]
+    return [name for name in entry["multipliers"] if name not in NOT_LAYERS]
 
 
 def rank_correlation(one: Mapping[str, float], other: Mapping[str, float]) -> float:

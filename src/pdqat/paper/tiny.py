@@ -37,7 +37,7 @@ def _accuracies(entries: Sequence[Entry]) -> Grid:
 
 def _differences(entries: Sequence[Entry]) -> Grid:
     """What `best` is above the others, and how sure that is when so many are compared."""
-    found: list[tuple[str, str, Difference]] = []
+    tests: list[tuple[str, str, Difference]] = []
     single: list[tuple[str, ...]] = []
     mixed = 0
     for bits in BITS:
@@ -46,14 +46,14 @@ def _differences(entries: Sequence[Entry]) -> Grid:
             mixed += of_two
             difference = Difference.of(points)
             if difference is not None:
-                found.append((str(bits), other, difference))
+                tests.append((str(bits), other, difference))
             elif points:
                 single.append((str(bits), other, f"{points[0][0] - points[0][1]:+.2f}", "", "", "", "1", ""))
-    tested = [difference.p for *_, difference in found if not math.isnan(difference.p)]
+    tested = [difference.p for *_, difference in tests if not math.isnan(difference.p)]
     corrected = iter(holm(tested))
     rows = [
         (bits, other, *_said(difference, math.nan if math.isnan(difference.p) else next(corrected)))
-        for bits, other, difference in found
+        for bits, other, difference in tests
     ]
     title = (
         f"{BEST} - other in points over pairs of the same seed and processor, Student's t for pairs, p with Holm's "

@@ -49,10 +49,17 @@ def load_example(path: Path) -> Any:
     return content["example"]
 
 
+def load_plain_weights(path: Path) -> dict[str, Tensor]:
+    """The weights of a plain model; a run's checkpoint, which needs the run's quantiser, is refused."""
+    if path.suffix != ".safetensors" and path.is_file() and _is_checkpoint(_torch_load(path, "file of weights")):
+        raise InputError(f"{path} is the checkpoint of a run, whose quantiser belongs to it: give the run's folder")
+    return load_weights(path)
+
+
 def load_weights(path: Path) -> dict[str, Tensor]:
     """The weights in a safetensors file, a weights-only torch file or a run's checkpoint."""
     if not path.is_file():
-        raise InputError(f"there is no file {path} with weights to start from")
+        raise InputError(f"there is no file {path} with weights")
     if path.suffix == ".safetensors":
         try:
             return safetensors.torch.load_file(path)

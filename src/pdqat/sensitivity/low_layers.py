@@ -45,10 +45,10 @@ def quantizers_of(problem: Problem, layer: str) -> LayerQuantizers:
 def check_full_view(problem: Problem) -> None:
     """Refuse what compares with full precision where that was not trained."""
     plan_of(problem)
-    if isinstance(problem, TaskProblem):
+    if isinstance(problem, TaskProblem) or not problem.trains_full:
         raise InputError(
-            "straight-through training alone leaves the full-precision view untrained; rank the layers by distance, "
-            "random or first-and-last"
+            "straight-through training alone, or held to a teacher, leaves the full-precision view untrained; rank the "
+            "layers by distance, random or first-and-last"
         )
 
 

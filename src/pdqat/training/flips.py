@@ -100,15 +100,15 @@ def quantized_weights(net: Network) -> list[QuantizedWeight]:
     """Of the first plan, each once, however many layers share it; raises InputError if there is none."""
     plan = next(iter(net.plans.values()))
     check_weights(plan)
-    found: dict[Tensor, QuantizedWeight] = {}
+    by_weight: dict[Tensor, QuantizedWeight] = {}
     with evaluating(net):
         for name, layer in net.layers.items():
             bits = plan[name].weight
             if bits is not None:
                 view = layer.views[plan.name]
                 assert isinstance(view, LayerQuantizers)
-                found.setdefault(layer.weight, QuantizedWeight(layer, view.weight, bits))
-    return list(found.values())
+                by_weight.setdefault(layer.weight, QuantizedWeight(layer, view.weight, bits))
+    return list(by_weight.values())
 
 
 def check_weights(plan: BitPlan) -> None:
