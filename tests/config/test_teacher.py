@@ -45,7 +45,7 @@ def test_a_file_of_weights_is_of_this_model(tmp_path: Path) -> None:
         assert torch.equal(teacher(loaders.example), plain.eval()(loaders.example))
     wide = model_of(dataclasses.replace(config, width=2), loaders)
     torch.save(wide.state_dict(), tmp_path / "wide.pt")
-    with pytest.raises(InputError, match=r"the weights in .*wide\.pt do not fit the model"):
+    with pytest.raises(InputError, match=r"the teacher's weights in .*wide\.pt do not fit the model"):
         taught(tmp_path / "wide.pt")
     with pytest.raises(InputError, match=r"there is no teacher .*nothing.pt, neither a run's folder nor a file"):
         taught(tmp_path / "nothing.pt")

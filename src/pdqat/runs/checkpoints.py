@@ -59,7 +59,7 @@ def load_plain_weights(path: Path) -> dict[str, Tensor]:
 def load_weights(path: Path) -> dict[str, Tensor]:
     """The weights in a safetensors file, a weights-only torch file or a run's checkpoint."""
     if not path.is_file():
-        raise InputError(f"there is no file {path} with weights")
+        raise InputError(f"there is no file {path} with weights to start from")
     if path.suffix == ".safetensors":
         try:
             return safetensors.torch.load_file(path)
