@@ -6,7 +6,6 @@ turns the module low is given.
 
 import time
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from pdqat.config.train_config import TrainConfig
 from pdqat.config.training import settings_of
 from pdqat.errors import InputError
 from pdqat.layers.modes import evaluating
+from pdqat.layers.norm_statistics import set_statistics
 from pdqat.runs.checkpoints import load_checkpoint, save_checkpoint
 from pdqat.runs.folder import Run
 from pdqat.training.schedule import learning_rate
@@ -114,20 +114,10 @@ class Training:
         self.epoch, self.seconds, self.best = state["epoch"], state["seconds"], state["best"]
 
 
-@torch.no_grad()
 def estimate_norms(model: nn.Module, batches: Batches, number: int) -> None:
     """Set the statistics of norms to their mean over so many batches, as the package does for its own views."""
     norms = [module for module in model.modules() if isinstance(module, _BatchNorm)]
-    momenta = [norm.momentum for norm in norms]
-    with evaluating(model):
-        for norm in norms:
-            norm.reset_running_stats()
-            norm.momentum = None  # torch's word for a plain mean
-            norm.training = True
-        for inputs, _ in islice(pairs(batches), number):
-            model(inputs)
-        for norm, momentum in zip(norms, momenta, strict=True):
-            norm.momentum = momentum
+    set_statistics(model, norms, model, batches, number)
 
 
 @torch.no_grad()

@@ -3,6 +3,7 @@
 import dataclasses
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,11 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
     assert printed.err.startswith("pdqat: ")
     assert printed.err.count("\n") == 1
     return printed.err
+
+
+def assert_refused_without_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: Sequence[str], complaint: str
+) -> None:
+    """Training refuses these options in a sentence with the complaint in it, and makes no folder."""
+    assert complaint in refusal(capsys, "train", *arguments, "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -223,6 +223,7 @@ class Lagrangian(nn.Module):
         held_to = self._taught(these_rows(inputs, rows)) if self.teacher is not None else outputs["full"]
         if self.teacher is None and not is_low:
             held_to = these_rows(held_to, rows)
+        compared_target = these_rows(target, rows)
         losses: list[Tensor] = [] if is_low else [self.loss(outputs["full"], target)]
         distances: list[Tensor] = []
         for name, plan in self.net.plans.items():
@@ -232,7 +233,7 @@ class Lagrangian(nn.Module):
             if is_low:
                 losses.append(self.loss(low, target))
             compared = low if low_rows is rows else these_rows(low, rows)
-            sides = Sides(held_to, compared, these_rows(target, rows), self.loss, recorders[name])
+            sides = Sides(held_to, compared, compared_target, self.loss, recorders[name])
             for constraint, bounds in self._resolved[name]:
                 distances += constraint.distances(bounds, sides)
         return Terms(torch.stack(losses).sum(), torch.cat(distances), outputs)

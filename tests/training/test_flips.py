@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
+from command_line import assert_refused_without_a_folder
 from interrupted import Snapshots
 from own_problem import EXAMPLE, TRAINING, fitted, own_problem
 from pdqat import BitPlan, Lagrangian, Precision, TaskProblem, prepare
-from pdqat.cli import main
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.quantizers import SCHEMES
@@ -286,6 +286,4 @@ def test_straight_through_training_alone_is_controlled_too() -> None:
 def test_bad_input_is_refused_before_there_is_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
-    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 2
-    assert complaint in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    assert_refused_without_a_folder(tmp_path, capsys, arguments, complaint)

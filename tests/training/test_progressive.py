@@ -7,11 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from command_line import assert_refused_without_a_folder
 from configured import small, train
 from interrupted import Interrupt, Snapshots
 from own_problem import build, fitted, own_problem
 from pdqat import FULL, Ascent, BitPlan, NuPI, Precision, TaskProblem, load
-from pdqat.cli import main
 from pdqat.config.new_run import Given, new_run
 from pdqat.errors import InputError
 from pdqat.runs.checkpoints import load_checkpoint
@@ -246,9 +246,7 @@ def test_it_is_continued_with_the_epochs_and_the_bits_that_it_was_begun_with(tmp
 def test_bad_input_is_refused_before_there_is_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
-    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 2
-    assert complaint in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    assert_refused_without_a_folder(tmp_path, capsys, arguments, complaint)
 
 
 def test_a_run_that_goes_on_from_it_has_come_down_to_its_bits(tmp_path: Path) -> None:

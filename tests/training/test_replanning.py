@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from command_line import assert_refused_without_a_folder
 from configured import build, train
 from interrupted import Snapshots
 from pdqat import (
@@ -516,6 +517,4 @@ def test_a_new_budget_goes_on_from_the_plan_with_fixed_layers(run: Run, tmp_path
 def test_bad_input_is_refused_before_there_is_a_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
 ) -> None:
-    assert main(["train", *arguments, "--out", str(tmp_path / "run")]) == 2
-    assert complaint in capsys.readouterr().err
-    assert not (tmp_path / "run").exists()
+    assert_refused_without_a_folder(tmp_path, capsys, arguments, complaint)

@@ -87,7 +87,7 @@ def model_of(config: TrainConfig, loaders: Loaders) -> nn.Module:
 
 def teacher_of(config: TrainConfig, loaders: Loaders) -> nn.Module | None:
     """The configured teacher in evaluation mode: the full-precision view of a run's best epoch, or this model."""
-    if config.teacher is None or config.method in (Method.FULL, Method.STE):
+    if config.teacher is None:
         return None
     path = Path(config.teacher)
     if not path.exists():

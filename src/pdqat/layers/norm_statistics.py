@@ -4,9 +4,12 @@ Running means lag behind weights whose codes flip. A plain mean over a few train
 they are, so a low-precision view is judged by what it computes and not by what it computed some steps ago.
 """
 
+from collections.abc import Callable, Sequence
 from itertools import islice
+from typing import Any
 
 import torch
+from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.batches import Batches, on_device, pairs, samples_in
@@ -17,20 +20,36 @@ from pdqat.layers.norm import PrecisionNorm
 from pdqat.precision import BitPlan
 
 
-@torch.no_grad()
 def estimate_statistics(net: Network, plan: BitPlan, training: Batches, count: int) -> None:
-    """Set a plan's norm statistics to their mean over the first `count` batches; nothing else of the network moves.
+    """Set a plan's norm statistics to their mean over the first `count` batches; nothing else of the network moves."""
+    views = [module.views[plan.name] for module in net.modules() if isinstance(module, PrecisionNorm)]
+    device = next(net.parameters()).device
+
+    def compute(inputs: Any) -> None:
+        with net.under(plan):
+            net.call(on_device(inputs, device))
+
+    set_statistics(net, [view for view in views if isinstance(view, _BatchNorm)], compute, training, count)
+
+
+@torch.no_grad()
+def set_statistics(
+    model: nn.Module,
+    norms: Sequence[_BatchNorm],
+    compute: Callable[[Any], object],
+    training: Batches,
+    count: int,
+) -> None:
+    """Set the statistics of some of a model's norms to their mean over batches that `compute` sends through them.
 
     Batches smaller than the first are left out: in a mean over batches their samples would count for more.
     """
-    views = [module.views[plan.name] for module in net.modules() if isinstance(module, PrecisionNorm)]
-    norms = [view for view in views if isinstance(view, _BatchNorm) and view.track_running_stats]
+    norms = [norm for norm in norms if norm.track_running_stats]
     if not norms:
         return
-    device = next(net.parameters()).device
     first = 0
     momenta = [norm.momentum for norm in norms]
-    with evaluating(net):
+    with evaluating(model):
         for norm in norms:
             norm.reset_running_stats()
             norm.momentum = None  # torch's word for a plain mean
@@ -38,10 +57,8 @@ def estimate_statistics(net: Network, plan: BitPlan, training: Batches, count: i
         try:
             for inputs, _ in islice(pairs(training), count):
                 first = first or samples_in(inputs)
-                if samples_in(inputs) < first:
-                    continue
-                with net.under(plan):
-                    net.call(on_device(inputs, device))
+                if samples_in(inputs) >= first:
+                    compute(inputs)
         finally:
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum
