@@ -12,10 +12,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from pdqat.runs.folder import Run
+from pdqat.terminal import PlainConsole
 
 ROOT = Path(__file__).parents[1]
 
@@ -103,7 +103,7 @@ class Cells:
                 views = ("2-bit", "full")
                 row = [spread([_percent(entry, view) for entry in of_cell]) for view in views]
                 table.add_row(cell, str(len(of_cell)), *row, *counts)
-        Console(width=110).print(table)
+        PlainConsole(width=110).print(table)
 
 
 def _percent(entry: dict[str, Any], view: str) -> float | None:

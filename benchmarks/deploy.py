@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from cells import command, train
 from measure import RESULTS, commit, machine, write
-from rich.console import Console
 from rich.table import Table
 from torch import fx
 
@@ -39,6 +38,7 @@ from pdqat.disk import write_atomically
 from pdqat.flags.arguments import count
 from pdqat.models.preresnet import preresnet
 from pdqat.runs.folder import Run
+from pdqat.terminal import PlainConsole
 
 FOLDER = Path(__file__).parents[1] / "runs" / "deploy"
 NETWORKS = {"8": ["8"], "4": ["4"], "2": ["2"], "1": ["1"], "1-ste": ["1", "--method", "ste"]}
@@ -78,7 +78,7 @@ def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def deployed(name: str, console: Console) -> dict[str, Any]:
+def deployed(name: str, console: PlainConsole) -> dict[str, Any]:
     """Sizes and verification of a run's files."""
     run = run_of(name)
 
@@ -121,7 +121,7 @@ def deployed(name: str, console: Console) -> dict[str, Any]:
     return {"name": name, **kept(run.path / "deployed.json", make)}
 
 
-def timed(name: str, console: Console) -> dict[str, Any]:
+def timed(name: str, console: PlainConsole) -> dict[str, Any]:
     """Seconds of a run's files."""
     path = run_of(name).path
 
@@ -132,7 +132,7 @@ def timed(name: str, console: Console) -> dict[str, Any]:
     return kept(path / "speed.json", make)
 
 
-def timed_wide(bits: str, console: Console) -> dict[str, Any]:
+def timed_wide(bits: str, console: PlainConsole) -> dict[str, Any]:
     """The same for a wide network, which has not learned anything."""
 
     def make() -> dict[str, Any]:
@@ -152,7 +152,9 @@ def timed_wide(bits: str, console: Console) -> dict[str, Any]:
     return kept(FOLDER / f"speed-wide-{bits}.json", make)
 
 
-def _timed(name: str, files: list[Path], reference: Path, console: Console, batches: tuple[int, ...]) -> dict[str, Any]:
+def _timed(
+    name: str, files: list[Path], reference: Path, console: PlainConsole, batches: tuple[int, ...]
+) -> dict[str, Any]:
     found = []
     for file in files:
         rows = measure(
@@ -163,7 +165,7 @@ def _timed(name: str, files: list[Path], reference: Path, console: Console, batc
     return {"rows": found}
 
 
-def show(entries: list[dict[str, Any]], console: Console) -> None:
+def show(entries: list[dict[str, Any]], console: PlainConsole) -> None:
     table = Table(title="on all 10,000 test images")
     headings = ("accuracy", "simulated", "agreement", "codes that differ", "bytes", "packed", "float32")
     for heading in ("bits", "runtime", *headings):
@@ -199,7 +201,7 @@ def main() -> None:
     parser.add_argument("--speed", action="store_true", help="time what is exported, train nothing")
     parser.add_argument("--table", action="store_true", help="train and time nothing")
     options = parser.parse_args()
-    console = Console(width=120)
+    console = PlainConsole(width=120)
     FOLDER.mkdir(parents=True, exist_ok=True)
     if not (options.table or options.speed):
         train_all(options.jobs)

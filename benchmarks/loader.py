@@ -12,13 +12,13 @@ from collections.abc import Iterator
 
 import torch
 from measure import Step, interleaved, network, plain, ratios, rounds_from, training_step, write
-from rich.console import Console
 from torch import Tensor
 
 from pdqat.data import Batches
 from pdqat.data.augmentation import Augmentation
 from pdqat.deployment.bench import Spread
 from pdqat.process import check_compiler, keep_freed_memory
+from pdqat.terminal import PlainConsole
 
 ROUNDS = 25
 
@@ -52,7 +52,7 @@ def main() -> None:
             "seconds": seconds,
         },
     )
-    console = Console()
+    console = PlainConsole()
     for name, speed in speeds.items():
         console.print(f"{name}: {speed.median:,.0f} images/s [{speed.low:,.0f}, {speed.high:,.0f}], n = {speed.n}")
     console.print(f"loading a batch takes {100 * share.median:.1f} % of the time of a compiled plain step; {path.name}")

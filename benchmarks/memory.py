@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 import torch
 from measure import Step, network, objective, plain, training_step, write
-from rich.console import Console
 from rich.table import Table
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from pdqat import ChannelConstraint
 from pdqat.process import check_compiler
+from pdqat.terminal import PlainConsole
 
 MEBIBYTE = 2**20
 VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
@@ -56,7 +56,7 @@ def held_between_steps(loss: nn.Module) -> int:
 def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     check_compiler()
-    console = Console()
+    console = PlainConsole()
     table = Table(title="peak memory of a training step, batch 128")
     for heading in ("execution", "variant", "MiB", "times plain"):
         table.add_column(heading)

@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from cells import RELATIVE, ROOT, Cells
-from rich.console import Console
 from rich.table import Table
 
 from pdqat import Lagrangian
 from pdqat.config.trained import Trained
 from pdqat.runs.folder import Run
+from pdqat.terminal import PlainConsole
 
 WHOLE, QUARTER = "whole batch", "a quarter"
 CELLS = {
@@ -85,7 +85,7 @@ def main() -> None:
         table.add_column(heading)
     for row in results["multipliers"]:
         table.add_row(str(row["seed"]), *(f"{value:.4f}" for key, value in row.items() if key != "seed"))
-    console = Console()
+    console = PlainConsole()
     console.print(table)
     first = ROOT / "runs" / "sampling" / "whole-batch-0"
     if (first / "summary.json").exists():

@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 from measure import Step, interleaved, network, objective, plain, ratios, rounds_from, training_step, write
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from pdqat import ChannelConstraint
 from pdqat.deployment.bench import Spread
 from pdqat.process import keep_freed_memory
+from pdqat.terminal import PlainConsole
 
 ROUNDS = 7
 BITS = ("2", "4", "8", "1")
@@ -55,7 +55,7 @@ def groups() -> dict[str, dict[str, Callable[[], Step]]]:
 def main() -> None:
     rounds = rounds_from(__doc__, ROUNDS)
     keep_freed_memory()
-    console = Console()
+    console = PlainConsole()
     all_threads = torch.get_num_threads()
     results: dict[str, Any] = {}
     for group, makers in groups().items():

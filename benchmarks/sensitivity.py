@@ -30,7 +30,6 @@ import torch
 import torch.nn.functional as F
 from cells import spread, train
 from measure import RESULTS, commit, machine, write
-from rich.console import Console
 from rich.table import Table
 from scipy.stats import spearmanr
 
@@ -55,6 +54,7 @@ from pdqat.runs.plan_file import read_plan, write_plan
 from pdqat.sensitivity import RANKINGS, SAMPLES, held_out
 from pdqat.sensitivity.low_layers import low_layers, plan_of
 from pdqat.task import Problem
+from pdqat.terminal import PlainConsole
 
 FOLDER = Path(__file__).parents[1] / "runs" / "sensitivity"
 PAPER = RESULTS / "paper-quick"
@@ -130,7 +130,7 @@ def correlations(scores: dict[str, float], real: dict[str, dict[str, float]]) ->
     }
 
 
-def judged(run: Run, path: Path, console: Console) -> dict[str, Any]:
+def judged(run: Run, path: Path, console: PlainConsole) -> dict[str, Any]:
     """Truth and rankings of a network, measured once."""
     if not path.exists():
         console.print(f"{run.path.name}: measuring every layer")
@@ -212,7 +212,7 @@ def finished(seed: int) -> dict[str, Any]:
     return {"seed": seed, "machine": machine(), **content}
 
 
-def otherwise(measure: bool, console: Console) -> list[dict[str, Any]]:
+def otherwise(measure: bool, console: PlainConsole) -> list[dict[str, Any]]:
     """Truth and rankings of networks trained with other dual rules; those not measured yet only if asked to."""
     networks = []
     seeds = seeds_to_show("settling", PROTOCOLS["quick"], PAPER)
@@ -247,7 +247,7 @@ def trained_accuracy(entries: list[dict[str, Any]], name: str) -> tuple[str, str
     return spread([mine for mine, _ in known]), str(len(known)), spread([mine - other for mine, other in known])
 
 
-def show(entries: list[dict[str, Any]], console: Console) -> None:
+def show(entries: list[dict[str, Any]], console: PlainConsole) -> None:
     table = Table(title=f"n = {len(entries)} seeds; mean (standard deviation)")
     for heading in (
         "ranking",
@@ -278,7 +278,7 @@ def show(entries: list[dict[str, Any]], console: Console) -> None:
     console.print(table)
 
 
-def show_otherwise(entries: list[dict[str, Any]], others: list[dict[str, Any]], console: Console) -> None:
+def show_otherwise(entries: list[dict[str, Any]], others: list[dict[str, Any]], console: PlainConsole) -> None:
     networks = {SETTLED: entries}
     for other in others:
         networks.setdefault(other["variant"], []).append(other)
@@ -318,7 +318,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="SEED")
     parser.add_argument("--table", action="store_true", help="train nothing")
     options = parser.parse_args()
-    console = Console(width=110)
+    console = PlainConsole(width=110)
     FOLDER.mkdir(parents=True, exist_ok=True)
     seeds = options.seeds
     if not options.table:

@@ -11,12 +11,12 @@ import statistics
 from collections import defaultdict
 
 from measure import Step, commit, rounds_from, write
-from rich.console import Console
 from rich.table import Table
 from torch.profiler import ProfilerActivity, profile
 from training_step import ASKED_FOR, FLOORS, made
 
 from pdqat.process import check_compiler, keep_freed_memory
+from pdqat.terminal import PlainConsole
 
 VARIANTS = ["plain", "(i)", "(ii)", "(ii) sampled"]
 ROUNDS = 9
@@ -44,7 +44,7 @@ def main() -> None:
     turns = rounds_from(__doc__, ROUNDS)
     check_compiler()
     keep_freed_memory()
-    console = Console()
+    console = PlainConsole()
     steps = {name: made(name, ASKED_FOR, 20, 1, console) for name in VARIANTS}
     for step in steps.values():
         step()

@@ -37,7 +37,6 @@ from measure import (
     training_step,
     write,
 )
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from torch import nn
@@ -46,6 +45,7 @@ from pdqat.deployment.bench import Spread
 from pdqat.flags.arguments import count
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS
 from pdqat.process import check_compiler, keep_freed_memory
+from pdqat.terminal import PlainConsole
 
 SAMPLE = 0.25
 FLOORS = {
@@ -117,7 +117,7 @@ def is_compiled(variant: str, mode: str) -> bool:
     return "compiled" in mode and variant != "Brevitas, eager"
 
 
-def made(variant: str, mode: str, depth: int, width: int, console: Console) -> Step:
+def made(variant: str, mode: str, depth: int, width: int, console: PlainConsole) -> Step:
     """A step that is warm: compiled, and past the steps for which Brevitas collects statistics."""
     loss = VARIANTS[variant](network(depth, width))
     if variant.startswith("Brevitas"):
@@ -136,7 +136,7 @@ def measure(
     depth: int,
     width: int,
     rounds: int,
-    console: Console,
+    console: PlainConsole,
     helpers: "dict[str, subprocess.Popen[bytes]]",
 ) -> list[dict[str, Any]]:
     """Times in one mode; a variant that a helper compiles for the cache is made when the helper is done."""
@@ -178,7 +178,7 @@ def earlier(name: str) -> list[dict[str, Any]]:
     return list(stored["entries"]) if same else []
 
 
-def show(entries: list[dict[str, Any]], console: Console) -> None:
+def show(entries: list[dict[str, Any]], console: PlainConsole) -> None:
     table = Table(title=escape("batch 128, 2 bits; ratio to plain training in the same mode: median [quartiles]"))
     for heading in ("depth", "width", "mode", "variant", "images/s", "ratio", "floor", "n"):
         table.add_column(heading)
@@ -207,7 +207,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=count, help="turns of each variant; 25, or 7 with --quick")
     parser.add_argument("--fill-cache", choices=HELPED, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    console = Console(width=120)
+    console = PlainConsole(width=120)
     check_compiler()
     keep_freed_memory()
     if options.quick:  # two processes compile: workers of their own would only be in each other's way

@@ -31,9 +31,7 @@ def build(config: TrainConfig) -> Built:
 
 def create(path: Path, config: TrainConfig) -> Run:
     """A new run folder with its configuration in it."""
-    run = Run.create(path)
-    run.write_options(config.as_options())
-    return run
+    return Run.create(path, lambda run: run.write_options(config.as_options()))
 
 
 def trainer(run: Run, callbacks: Sequence[Callback] = ()) -> Trainer:

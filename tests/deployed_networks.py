@@ -1,6 +1,6 @@
 """Networks to export: as after training, with statistics and affine parameters of all signs, but trained on nothing."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
@@ -30,14 +30,16 @@ def images(count: int = 8) -> Tensor:
     return samples(count, *IMAGE)
 
 
-def trained_like(net: Network, seed: int, shape: tuple[int, ...] = IMAGE) -> Network:
+def trained_like(
+    net: Network, seed: int, shape: tuple[int, ...] = IMAGE, draw: Callable[..., Tensor] = torch.randn
+) -> Network:
     generator = torch.Generator().manual_seed(seed)
     net.train()
     with torch.no_grad():
         for name in (None, *net.plans):
             with net.under(name):
                 for _ in range(3):
-                    net(torch.randn(32, *shape, generator=generator))
+                    net(draw(32, *shape, generator=generator))
         for module in net.modules():
             if isinstance(module, _BatchNorm):
                 module.weight.copy_(torch.randn(len(module.weight), generator=generator).abs() * 0.3 + 0.1)

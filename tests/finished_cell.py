@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from pdqat.experiments import train_cell
-from pdqat.experiments.cells import MEASURED, Cell
+from pdqat.experiments.cells import Cell
 from pdqat.experiments.executors import LOG
 from pdqat.experiments.matrix import Matrix
 from pdqat.experiments.progress import MatrixProgress
 from pdqat.experiments.protocol import Protocol
 from pdqat.experiments.results import OUTPUT
 from pdqat.runs.folder import Run
+from pdqat.terminal import PlainConsole
 
 MULTIPLIERS = {"stages.0.0.conv0": 0.1, "stages.0.0.conv1": 0.3, "stages.1.0.conv0": 0.2}
 EPOCHS = 2
@@ -30,13 +29,18 @@ def finish(folder: Path, multipliers: Mapping[str, float] = MULTIPLIERS, bits: i
     view, layers = f"{bits}-bit", [name for name in multipliers if name != OUTPUT]
     accuracy = {name: {"validation": 0.5, "test": 0.5} for name in ("full", view)}
     summary: dict[str, Any] = {
+        "method": "pdqat-layers",
         "epochs": EPOCHS,
         "chosen_epoch": EPOCHS,
         "seconds": 1.0,
         "metric": "accuracy",
         "accuracy": accuracy,
-        "constraints": [_bound(name, multiplier) for name, multiplier in multipliers.items()],
+        "constraints": [_bound(name, multiplier, view) for name, multiplier in multipliers.items()],
         "plans": {view: dict.fromkeys(layers, str(bits))},
+        "left_alone": {},
+        "parameters": 1000,
+        "compiled": False,
+        "versions": {},
     }
     distances = dict.fromkeys(layers, 0.1)
     measured = {
@@ -44,15 +48,17 @@ def finish(folder: Path, multipliers: Mapping[str, float] = MULTIPLIERS, bits: i
         "train_accuracy": {view: 0.5},
         "layer_distances": {"squared": distances, "relative": distances},
     }
-    Run(folder).write_metrics([{"constraints": summary["constraints"]}] * EPOCHS)
+    scores = {"metric": "accuracy", "accuracy": dict.fromkeys(accuracy, 0.5)}
+    entry = {"lr": 0.01, "objective": 1.0, "loss": 1.0, **scores, "constraints": summary["constraints"]}
+    Run(folder).write_metrics([{"epoch": epoch, **entry} for epoch in range(1, EPOCHS + 1)])
     Run(folder).write_summary(summary)
-    (folder / MEASURED).write_text(json.dumps(measured))
+    Run(folder).write_measured(measured)
 
 
-def _bound(name: str, multiplier: float) -> dict[str, Any]:
+def _bound(name: str, multiplier: float, view: str) -> dict[str, Any]:
     numbers = {"tolerance": 0.2, "distance": 0.1, "slack": -0.1, "multiplier": multiplier}
     kind, where = ("output", "") if name == OUTPUT else ("layer", name)
-    return {"kind": kind, "where": where, "satisfied": True, **numbers}
+    return {"name": f"{view}/{kind}/{where}", "kind": kind, "where": where, "view": view, "satisfied": True, **numbers}
 
 
 @dataclass(frozen=True)
@@ -83,5 +89,5 @@ def train_here(cells: Sequence[Cell], protocol: Protocol, folder: Path) -> str:
     said = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("pdqat.experiments.matrix.POLL_SECONDS", 0.05)
-        Matrix(cells, protocol, folder).run(InThisProcess(), MatrixProgress(Console(file=said)))
+        Matrix(cells, protocol, folder).run(InThisProcess(), MatrixProgress(PlainConsole(file=said)))
     return said.getvalue()

@@ -45,6 +45,8 @@ def finished_run(path: Path, **options: Any) -> Run:
         [
             {
                 "epoch": epoch,
+                "lr": 0.01,
+                "objective": measured.loss,
                 "loss": measured.loss,
                 "metric": "accuracy",
                 "accuracy": measured.scores,

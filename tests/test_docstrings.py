@@ -17,8 +17,8 @@ def modules_with_examples() -> list[str]:
 
 def source_of(name: str) -> str:
     path = Path(pdqat.__path__[0]).joinpath(*name.split(".")[1:])
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return file.read_text(encoding="utf-8")
+    module = path.with_suffix(".py")  # a folder of the same name may hold its data
+    return (module if module.exists() else path / "__init__.py").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", modules_with_examples())

@@ -109,6 +109,7 @@ def test_it_is_continued(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
         assert run.summary()["accuracy"][view] == pytest.approx(parts, abs=ANY_PROCESSOR)
     run.summary_file.unlink()
     run.config_file.write_text(run.config_file.read_text().replace("epochs = 2", "epochs = 3"))
+    assert main(["seal", str(run.path)]) == 0
     assert main(["train", "--resume", str(run.path)]) == 0
     assert [entry["epoch"] for entry in run.metrics()] == [1, 2, 3]
     assert run.metrics()[2]["metric"] == "accuracy"

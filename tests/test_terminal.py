@@ -5,10 +5,9 @@ import io
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rich.console import Console
 from rich.table import Table
 
-from pdqat.terminal import fitting, new_table, print_whole
+from pdqat.terminal import PlainConsole, fitting, new_table, print_whole
 
 NAME = "encoder.layers.11.attention.output.dense"
 
@@ -25,14 +24,14 @@ def made(columns: int = 8) -> Table:
 
 def printed(table: Table, width: int) -> list[str]:
     file = io.StringIO()
-    print_whole(Console(file=file, width=width, color_system=None), table)
+    print_whole(PlainConsole(file=file, width=width, color_system=None), table)
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
 @given(st.integers(1, 12), st.integers(40, 120))
 def test_no_line_is_longer_and_no_number_is_cut(columns: int, width: int) -> None:
     file = io.StringIO()
-    console = Console(file=file, width=width, color_system=None)
+    console = PlainConsole(file=file, width=width, color_system=None)
     for part in fitting(made(columns), width):
         console.print(part)
     lines = file.getvalue().splitlines()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pdqat.layers import Network, prepare
     from pdqat.metric import Metric
     from pdqat.precision import FULL, BitPlan, Precision
+    from pdqat.reporting.own import report
     from pdqat.sensitivity import rank
     from pdqat.task import TaskProblem
     from pdqat.training import fit
@@ -58,6 +59,7 @@ __all__ = [
     "load",
     "prepare",
     "rank",
+    "report",
 ]
 
 _NAMES_IN = {
@@ -75,6 +77,7 @@ _NAMES_IN = {
     "layers": ("Network", "prepare"),
     "metric": ("Metric",),
     "precision": ("FULL", "BitPlan", "Precision"),
+    "reporting.own": ("report",),
     "sensitivity": ("rank",),
     "task": ("TaskProblem",),
     "training": ("fit",),

@@ -1,6 +1,5 @@
-"""The command line: pdqat train, eval, show, sensitivity, plan, export, verify, bench, paper and data."""
+"""The command line: pdqat train, eval, show, sensitivity, plan, export, verify, bench, report, paper, seal and data."""
 
-import os
 import pkgutil
 import shlex
 import signal
@@ -8,49 +7,95 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pdqat.errors import InputError
-from pdqat.flags import bench, data, evaluate, export, paper, plan, sensitivity, show, train, verify
-from pdqat.flags.parser import Parser
-from pdqat.version import __version__
+from pdqat.errors import InputError, LostProcessError
+from pdqat.failures import BAD_INPUT, explain
+from pdqat.printing import complain, flush_output, give_up_output
 
-COMMANDS = (train, evaluate, show, sensitivity, plan, export, verify, bench, paper, data)
-BAD_INPUT = 2
+if TYPE_CHECKING:
+    from pdqat.flags.parser import Parser
+
+COMMANDS = (
+    *("train", "evaluate", "show", "sensitivity", "plan", "export", "verify", "bench", "report", "paper"),
+    *("seal", "data"),
+)
+LOST_PROCESS = 75
+"""What systems call a failure for now: the same may work when it is tried again."""
 ENDED_BY_SIGNAL = 128
 """Plus the number of the signal, as shells say it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    with _ending_in_order():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
         options = _parser().parse_args(given)
         options.as_typed = shlex.join(["pdqat", *given])
-        with _ending_in_order():
-            pkgutil.resolve_name(options.command)(options)  # what does the work is imported only now
+        pkgutil.resolve_name(options.command)(options)  # what does the work is imported only now
+        flush_output()
     except InputError as error:
-        print(f"pdqat: {' '.join(str(error).split())}", file=sys.stderr)
+        complain(" ".join(str(error).split()))
         return BAD_INPUT
+    except LostProcessError as error:
+        complain(f"{error}; what was finished is kept{_continuing(error)}")
+        return LOST_PROCESS
     except KeyboardInterrupt as stop:
-        continuing = "\n".join(["; continue with", *stop.__notes__]) if hasattr(stop, "__notes__") else ""
-        print(f"pdqat: interrupted; what was finished is kept{continuing}", file=sys.stderr)
-        return ENDED_BY_SIGNAL + int(stop.args[0] if stop.args else signal.SIGINT)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _interrupted(stop)
+    except BrokenPipeError:  # nobody reads on, so there is nobody to tell
+        return ENDED_BY_SIGNAL + signal.SIGPIPE
     except OSError as error:
-        print(f"pdqat: {error}", file=sys.stderr)
+        complain(str(error))
         return BAD_INPUT
+    except Exception as error:
+        interrupt = _interrupt_behind(error)
+        if interrupt is not None:
+            return _interrupted(interrupt)
+        sentence, code = explain(error)
+        complain(sentence)
+        return code
+    finally:
+        give_up_output()
     return 0
 
 
-def _parser() -> Parser:
+def _interrupted(stop: KeyboardInterrupt) -> int:
+    _heed_no_more_signals()
+    number = signal.Signals(stop.args[0] if stop.args else signal.SIGINT)
+    ended = "terminated" if number is signal.SIGTERM else "interrupted"
+    complain(f"{ended}; what was finished is kept{_continuing(stop)}")
+    return ENDED_BY_SIGNAL + number
+
+
+def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """What an import that was interrupted may have turned into another exception."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
+
+
+def _continuing(stop: BaseException) -> str:
+    return "\n".join(["; continue with", *stop.__notes__]) if hasattr(stop, "__notes__") else ""
+
+
+def _parser() -> "Parser":
+    from pdqat.flags.completion import add_completion
+    from pdqat.flags.parser import Parser  # not before an interrupt is heeded
+    from pdqat.version import __version__
+
     parser = Parser(prog="pdqat", description="Train PyTorch models that survive low precision.")
     parser.add_argument("--version", action="version", version=f"pdqat {__version__}")
+    add_completion(parser)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     for command in COMMANDS:
-        command.add_command(commands)
+        import_module(f"pdqat.flags.{command}").add_command(commands)
     return parser
 
 
@@ -67,8 +112,17 @@ def _ending_in_order() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _heed_no_more_signals() -> None:
+    """While the end is being told: a second Ctrl-C would end that in a traceback."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)

@@ -1,8 +1,18 @@
-"""Files that are whole at any moment, whatever stops the process or the machine."""
+"""Files that are whole at any moment, whatever stops the process or the machine.
+
+What is written replaces regular files only. A symbolic link is followed, never replaced; pipes and devices that take a
+stream of bytes, such as /dev/stdout, are written to.
+"""
 
 import contextlib
 import os
+import stat
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
 
 from pdqat.errors import InputError
 
@@ -11,23 +21,43 @@ def as_path(given: object, what: str) -> Path:
     """What names a file or folder, as a path."""
     if not isinstance(given, str | os.PathLike):
         raise InputError(f"{what} is named by text or a path, not {given!r}")
+    if not os.fspath(given) or "\0" in os.fsdecode(given):
+        raise InputError(f"{what} is named by text that is not empty and has no zero bytes, not {given!r}")
     return Path(given)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write to a temporary name, flush to disk, rename: at any moment the old or the new file is there, whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
+    check_target(path)
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        if _is_stream(path):
+            path.write_bytes(content)
+            return
+        target = Path(os.path.realpath(path))
+        _replace(target, content)
+        sync_folder(target.parent)
     except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
         raise InputError(f"can't write {path}: {error.strerror or error}") from error
-    sync_folder(path.parent)
+
+
+def check_target(path: Path) -> None:
+    """Refuse what can't be written without destroying something: folders, sockets and disks."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:  # a new name
+        return
+    except OSError as error:
+        raise InputError(f"can't write {path}: {error.strerror or error}") from error
+    if not stat.S_ISREG(mode) and not _is_stream(path):
+        kind = "a folder" if stat.S_ISDIR(mode) else "neither a file nor a stream"
+        raise InputError(f"can't write {path}: it is {kind}")
+
+
+def remove_file(path: Path) -> None:
+    """Remove the regular file that a path leads to, if there is one."""
+    target = Path(os.path.realpath(path))
+    if target.is_file():
+        target.unlink()
 
 
 def sync_folder(folder: Path) -> None:
@@ -39,3 +69,45 @@ def sync_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def _is_stream(path: Path) -> bool:
+    return path.is_fifo() or path.is_char_device()
+
+
+def _replace(target: Path, content: bytes) -> None:
+    temporary = target.with_name(f".{target.name}.tmp")
+    with _own(temporary) as file:
+        try:
+            os.truncate(file, 0)  # what a killed process has left
+            with os.fdopen(os.dup(file), "wb") as writing:
+                writing.write(content)
+            os.fsync(file)
+            temporary.replace(target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+
+
+@contextlib.contextmanager
+def _own(temporary: Path) -> Iterator[int]:
+    """The temporary file, opened, for one process at a time: another one that writes the same file waits."""
+    while True:
+        file = os.open(temporary, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        try:
+            if sys.platform != "win32":  # which has no such locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if _is_named(file, temporary):
+                yield file
+                return
+        finally:
+            os.close(file)
+
+
+def _is_named(file: int, path: Path) -> bool:
+    """Whether a path still leads to an opened file: the process that was waited for has renamed its own."""
+    try:
+        return os.path.samestat(os.fstat(file), path.lstat())
+    except FileNotFoundError:
+        return False

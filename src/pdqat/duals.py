@@ -82,9 +82,10 @@ class DualRule(ABC):
 class Ascent(DualRule):
     """Algorithm 1 of the paper: lambda <- [lambda + rate x slack]_+.
 
-    >>> state = DualState(torch.tensor([1.0, 0.0]), torch.zeros(2), lambda multipliers: torch.zeros(2))
-    >>> Ascent(0.5).step(state, torch.tensor([0.2, -0.2]))[0]
-    tensor([1.1000, 0.0000])
+    Examples:
+        >>> state = DualState(torch.tensor([1.0, 0.0]), torch.zeros(2), lambda multipliers: torch.zeros(2))
+        >>> Ascent(0.5).step(state, torch.tensor([0.2, -0.2]))[0]
+        tensor([1.1000, 0.0000])
     """
 
     name = "ascent"

@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pdqat.batches import Batches, on_device, pairs, samples_in
+from pdqat.batches import Batches, on_device, samples_in
+from pdqat.distributed import check_whole, dealt, union
 from pdqat.errors import InputError
 from pdqat.evidence import Entry, bound_entries, bound_tables, score_table
 from pdqat.layers.modes import evaluating
@@ -45,6 +46,7 @@ def evaluate(
     metric: MetricLike | None = None,
     *,
     compiled_terms: Callable[[Any, Any], Terms] | None = None,
+    shared: bool = False,
 ) -> Evaluation:
     """Measure in evaluation mode, and leave every module in the mode it was in.
 
@@ -55,11 +57,13 @@ def evaluate(
             accuracy if targets are class labels, else the task loss.
         compiled_terms: `torch.compile(problem.terms)`; it computes all batches but those smaller than the largest so
             far, which are not worth compiling for.
+        shared: whether all processes of torch's default group call this, with the same batches: each measures some of
+            them, and all return the numbers that one process would.
 
     Returns:
         Scores and evidence: print it, or read `scores` and `constraints`.
 
-    Example:
+    Examples:
         >>> import pdqat, torch
         >>> x, y = torch.rand(64, 4), torch.arange(64) % 2
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
@@ -69,35 +73,38 @@ def evaluate(
         (['full', '4-bit'], ['4-bit/output', '4-bit/layer/1'])
     """
     check_problem(problem)
+    if shared:
+        check_whole(batches)
     device = next(problem.net.parameters()).device
-    samples = largest = 0
-    loss: Tensor | float = 0.0
-    distances: Tensor | float = 0.0
-    totals: dict[str, Tensor] = {}
+    largest = 0
+    sums: dict[int, tuple[int, Tensor, Tensor, dict[str, Tensor]]] = {}
     judged: Metric | None = metric if isinstance(metric, Metric) else None
     with evaluating(problem):
-        for inputs, target in pairs(batches):
+        for number, is_mine, inputs, target in dealt(batches, shared):
+            if not is_mine and judged is not None:  # the first batch tells every process what the metric is
+                continue
             inputs, target = on_device(inputs, device), on_device(target, device)
             size = samples_in(inputs)
             largest = max(largest, size)
             compute = problem.terms if compiled_terms is None or size < largest else compiled_terms
             terms = compute(inputs, target)
-            samples += size
-            loss = loss + terms.loss * size
-            distances = distances + terms.distances * size
             output = next(iter(terms.outputs.values()))
             judged = judged or metric_for(metric, problem.loss, output, target, class_dim_of(problem))
-            for view, output in terms.outputs.items():
-                total = judged.total(output, target, size)
-                totals[view] = totals[view] + total if view in totals else total
-    if judged is None or samples == 0:
+            if is_mine:
+                totals = {view: judged.total(output, target, size) for view, output in terms.outputs.items()}
+                sums[number] = size, terms.loss * size, terms.distances * size, totals
+    if shared:
+        sums = union(sums)
+    if judged is None or not sums:
         raise InputError("there is no batch to evaluate on")
-    means = torch.as_tensor(distances) / samples
+    sizes, losses, distances, scores = zip(*sums.values(), strict=True)
+    samples = sum(sizes)
+    means = sum(distances[1:], start=distances[0]).to(device) / samples
     return Evaluation(
         samples,
-        float(loss) / samples,
+        float(sum(losses)) / samples,
         judged,
-        {view: float(total) / samples for view, total in totals.items()},
+        {view: float(sum(its_scores[view] for its_scores in scores)) / samples for view in scores[0]},
         means,
         bound_entries(problem, means),
         {name: plan.as_text() for name, plan in problem.net.plans.items()},

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor
 
 from pdqat.lagrangian import Lagrangian
@@ -91,7 +92,7 @@ def _bound_table(title: str, entries: Sequence[Entry], plan: Mapping[str, str]) 
         row += [plan.get(entry["where"], "")] if is_mixed else []
         row += [number(_at(entry[key], worst)) for key in ("tolerance", "distance")]
         row += [number(_at(slack, worst), "+"), number(_at(entry["multiplier"], worst))]
-        table.add_row(*row, "yes" if entry["satisfied"] else "[bold]no[/bold]")
+        table.add_row(*row, "yes" if entry["satisfied"] else Text("no", "bold"))
     return table
 
 

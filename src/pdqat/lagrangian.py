@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.distributed
 from torch import Tensor, nn
 
 from pdqat.batches import samples_in, these_rows
 from pdqat.constraints import Bound, Constraint, LayerConstraint, OutputConstraint, Sides, choice
+from pdqat.distributed import processes, reaching, take_from_first, total, weighed
 from pdqat.duals import DualRule, Duals
 from pdqat.errors import InputError
 from pdqat.layers import Gradient, Network
@@ -54,7 +54,7 @@ class Lagrangian(nn.Module):
             batch, but on no fewer than 16 samples: an estimate of the same constraints for less work. Below 1, dropout
             draws anew in each view.
 
-    Example:
+    Examples:
         >>> import pdqat
         >>> model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2))
         >>> x, y = torch.rand(16, 4), torch.arange(16) % 2
@@ -200,11 +200,22 @@ class Lagrangian(nn.Module):
         self.duals.rule.check(bounds)
 
     def forward(self, inputs: Any, target: Any) -> Tensor:
-        """The Lagrangian on a batch. In training it also keeps the sums that `dual_step` averages."""
-        terms = self.terms(inputs, target)
+        """The Lagrangian on a batch. In training it also keeps the sums that `dual_step` averages.
+
+        Several processes have a share of one batch each; the mean of what they return is the Lagrangian on all of it,
+        and the mean of their gradients, which DistributedDataParallel takes, is its gradient.
+        """
+        return reaching(self.share(inputs, target), self.parameters())
+
+    def share(self, inputs: Any, target: Any) -> Tensor:
+        """What `forward` returns; parameters that it does not depend on get no gradient. Collective."""
+        is_shared = processes() > 1 and (self.training or torch.is_grad_enabled())
+        with self.net.state.shared(is_shared):
+            terms = self.terms(inputs, target)
         if self.training:
             self.accumulate(terms)
-        return self.value(terms)
+        value = self.value(terms)
+        return weighed(value, samples_in(inputs)) if is_shared else value
 
     def terms(self, inputs: Any, target: Any) -> Terms:
         """The parts, for a batch: one forward in full precision and one under each plan."""
@@ -213,7 +224,10 @@ class Lagrangian(nn.Module):
         rows = self._draw_rows(samples_in(inputs), device)
         low_rows, full_rows = (None, rows) if is_low else (rows, None)
         low_inputs = these_rows(inputs, low_rows)
-        recorders = {name: Recorder(self._requests[name], self._recorded_part) for name in self.net.plans}
+        recorders = {
+            name: Recorder(self._requests[name], self._recorded_part, shared=self.net.state.is_shared)
+            for name in self.net.plans
+        }
         for recorder in recorders.values():
             recorder.draw(samples_in(low_inputs), device)
         draws = Draws(self.training, device)
@@ -274,16 +288,15 @@ class Lagrangian(nn.Module):
 
     def mean_distances(self) -> Tensor:
         """The mean distances since the last dual step, over all samples of all ranks; before any, the tolerances."""
-        total = torch.cat([self.distance_sum, self.samples.view(1)])
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            torch.distributed.all_reduce(total)
-        return torch.where(total[-1] > 0, total[:-1] / total[-1], self.tolerances)
+        sums = total(torch.cat([self.distance_sum, self.samples.view(1)]))
+        return torch.where(sums[-1] > 0, sums[:-1] / sums[-1], self.tolerances)
 
     @torch.no_grad()
     def dual_step(self) -> Tensor:
         """One dual step on the slacks seen since the last one; returns these slacks."""
         slacks = self.mean_distances() - self.tolerances
         self.duals.step(slacks)
+        take_from_first([self.duals.multipliers, self.duals.smoothed])  # processors may differ in the last bit
         self.distance_sum.zero_()
         self.samples.zero_()
         return slacks

@@ -14,7 +14,7 @@ from pdqat.terminal import percent
 KEYS = (
     *("epoch", "lr", "objective", "loss", "metric", "constraints", "plan", "view", "bits_chosen_by", "flip_rate"),
     *("method", "epochs", "chosen_epoch", "plans", "budget", "left_alone", "parameters", "seconds", "compiled"),
-    *("processor", "versions"),
+    *("processor", "processes", "versions"),
 )
 """What metrics and summary hold beside the scores, which stand under the metric's name."""
 
@@ -28,7 +28,7 @@ class Metric:
         of: a function of (output, target) that returns a number for every sample, or their mean.
         higher_is_better: whether the best model has the highest score, or the lowest.
 
-    Example:
+    Examples:
         >>> error = Metric("absolute_error", lambda output, target: (output - target).abs().mean(), False)
     """
 

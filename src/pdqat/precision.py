@@ -20,10 +20,11 @@ MIXED = "mixed"
 class Precision:
     """Bits of a layer's weights and of the activations it reads, 1 to 8 each; None is full precision.
 
-    >>> Precision.parse("2") == Precision(2, 2)
-    True
-    >>> str(Precision.parse("w4a8"))
-    'w4a8'
+    Examples:
+        >>> Precision.parse("2") == Precision(2, 2)
+        True
+        >>> str(Precision.parse("w4a8"))
+        'w4a8'
     """
 
     weight: int | None
@@ -44,9 +45,9 @@ class Precision:
         given = str(text).strip().lower()
         if given == "full":
             return FULL
-        if re.fullmatch(r"\d+", given):
+        if re.fullmatch(r"\d{1,9}", given):
             return cls(int(given), int(given))
-        match = re.fullmatch(r"(?:w(\d+))?(?:a(\d+))?", given)
+        match = re.fullmatch(r"(?:w(\d{1,9}))?(?:a(\d{1,9}))?", given)
         if not given or match is None:
             raise InputError(f"a precision is a number of bits from 1 to 8, 'w4a8', 'w4', 'a8' or 'full', not {text!r}")
         weight, activation = (int(bits) if bits else None for bits in match.groups())
@@ -85,9 +86,10 @@ class Plan(Protocol):
 class BitPlan:
     """A name and a precision for every quantised layer.
 
-    >>> plan = BitPlan.uniform("2", ["conv0", "conv1"])
-    >>> plan.name, str(plan["conv1"])
-    ('2-bit', '2')
+    Examples:
+        >>> plan = BitPlan.uniform("2", ["conv0", "conv1"])
+        >>> plan.name, str(plan["conv1"])
+        ('2-bit', '2')
     """
 
     name: str

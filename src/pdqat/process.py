@@ -30,6 +30,13 @@ def processor() -> str:
     return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
+def free_memory() -> int | None:
+    """In bytes, what could be used without swapping; None where the system does not say."""
+    about = Path("/proc/meminfo")
+    lines = about.read_text(errors="replace").splitlines() if about.exists() else []
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), None)
+
+
 def check_compiler() -> None:
     """Compile a line of code, or say in one sentence why that can't be done here."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(COMPILED.expanduser()))

@@ -5,7 +5,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from pdqat.batches import samples_in
 from pdqat.constraints import Bound, OutputConstraint
+from pdqat.distributed import processes, reaching, weighed
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Gradient, Network
@@ -34,8 +36,15 @@ class TaskProblem(nn.Module):
         self.low = low
 
     def forward(self, inputs: Any, target: Any) -> Tensor:
-        """The loss on a batch."""
-        return self.value(self.terms(inputs, target))
+        """The loss on a batch, or on this process's share of it, as in `Lagrangian.forward`."""
+        return reaching(self.share(inputs, target), self.parameters())
+
+    def share(self, inputs: Any, target: Any) -> Tensor:
+        """What `forward` returns; parameters that it does not depend on get no gradient. Collective."""
+        is_shared = processes() > 1 and (self.training or torch.is_grad_enabled())
+        with self.net.state.shared(is_shared):
+            value = self.value(self.terms(inputs, target))
+        return weighed(value, samples_in(inputs)) if is_shared else value
 
     def terms(self, inputs: Any, target: Any) -> Terms:
         """The loss and the outputs of the views that are trained."""

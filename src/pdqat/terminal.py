@@ -3,13 +3,16 @@
 import io
 import os
 from collections.abc import Iterable, Sequence
-from typing import Self
+from typing import Any, Self
 
 from rich import box
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
+
+from pdqat.printing import printable
 
 UNLIMITED = 1000
 """Columns in which any table fits."""
@@ -19,10 +22,25 @@ NAME = 24
 """Columns that names of layers have at least."""
 
 
+class PlainConsole(Console):
+    """Shows every text as it is: nothing in it is taken for markup, an emoji or a command to the terminal."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(markup=False, highlight=False, emoji=False, **options)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """What rich makes of every text, in tables too."""
+        return super().render_str(printable(text, self.encoding), **options)
+
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command line how to end when nobody reads on."""
+        raise BrokenPipeError
+
+
 class LiveDisplay:
     """Something that moves at the bottom of the terminal while a block runs; nothing where there is no terminal."""
 
-    def __init__(self, console: Console, shown: Progress) -> None:
+    def __init__(self, console: PlainConsole, shown: Progress) -> None:
         self._console = console
         self._live = Live(shown, console=console, refresh_per_second=4, transient=True)
 
@@ -38,32 +56,32 @@ class LiveDisplay:
 def new_table(title: str = "") -> Table:
     """In the style that all tables have."""
     return Table(
-        title=f"[bold]{title}[/bold]" if title else None,
+        title=title or None,
         title_justify="left",
-        title_style="",
+        title_style="bold",
         box=box.SIMPLE_HEAD,
         padding=(0, 1, 0, 0),
         pad_edge=False,
     )
 
 
-def print_whole(console: Console, table: Table) -> None:
+def print_whole(console: PlainConsole, table: Table) -> None:
     """Without a word cut: folded into the columns that there are, and as wide as it is where nothing limits them."""
     _print_table(console, table, is_limited(console))
 
 
-def _print_table(console: Console, table: Table, limited: bool) -> None:
+def _print_table(console: PlainConsole, table: Table, limited: bool) -> None:
     if limited:
         for part in fitting(table, console.width):
             console.print(part)
         return
     usual = console.width
-    console.width = max(usual, Console(width=UNLIMITED).measure(table).maximum)
+    console.width = max(usual, PlainConsole(width=UNLIMITED).measure(table).maximum)
     console.print(table)
     console.width = usual
 
 
-def is_limited(console: Console) -> bool:
+def is_limited(console: PlainConsole) -> bool:
     """Whether somebody reads in so many columns: in a terminal, or where COLUMNS says so."""
     return console.is_terminal or "COLUMNS" in os.environ
 
@@ -73,7 +91,7 @@ def fitting(table: Table, width: int) -> list[Table]:
 
     What has spaces is folded there, and long names in the first column anywhere; numbers stay in one piece.
     """
-    measure = Console(width=UNLIMITED).measure
+    measure = PlainConsole(width=UNLIMITED).measure
     if measure(table).maximum <= width:
         return [table]
     texts = [[measure(text) for text in (column.header, *column.cells)] for column in table.columns]
@@ -120,15 +138,15 @@ def _width(columns: Sequence[int]) -> int:
 
 def as_text(parts: Iterable[RenderableType]) -> str:
     """Tables and lines as plain text, for what print() shows."""
-    written, reader = io.StringIO(), Console()
+    written, reader = io.StringIO(), PlainConsole()
     limited = is_limited(reader)
     width = reader.width if limited else TEXT_WIDTH
-    console = Console(file=written, width=width, color_system=None, highlight=False)
+    console = PlainConsole(file=written, width=width, color_system=None)
     for part in parts:
         if isinstance(part, Table):
             _print_table(console, part, limited)
         else:
-            console.print(part, markup=False)
+            console.print(part)
     lines = [line.rstrip() for line in written.getvalue().splitlines()]
     return "\n".join(lines).strip("\n")
 

@@ -59,12 +59,12 @@ def test_a_plan_is_the_cheapest_within_its_budget(kind: str, unit: Unit, by: str
     assert len(plans) == 4**3
     amounts = sorted({amount for _, amount in plans})
     for amount in (amounts[0], amounts[len(amounts) // 3], amounts[-1]):
-        solution = cheapest_plan(offered.costs, offered.sizes, Budget(unit, amount * (1 + 1e-6)))
+        solution = cheapest_plan(offered.costs, offered.sizes, Budget.of(unit, amount * (1 + 1e-6)))
         fitting = [cost for cost, other in plans if other <= amount * (1 + 1e-6)]
         assert solution.cost == pytest.approx(min(fitting), rel=1e-6)
-        assert used(made.problem, solution.precisions, unit) == pytest.approx(solution.used.amount)
-        assert solution.used.amount <= amount * (1 + 1e-6)
-    allocation = allocate(made.problem, made.batches, Budget(unit, amounts[-1]), by=by)
+        assert used(made.problem, solution.precisions, unit) == pytest.approx(solution.used.amounts[0].number)
+        assert solution.used.amounts[0].number <= amount * (1 + 1e-6)
+    allocation = allocate(made.problem, made.batches, Budget.of(unit, amounts[-1]), by=by)
     assert allocation.offer.costs == offered.costs
     assert allocation.precisions == solution.precisions
     assert list(allocation.precisions) == list(made.problem.net.layers)
@@ -138,7 +138,7 @@ def test_excluded_layers_stay_in_full_precision_and_are_not_counted() -> None:
     allocation = allocate(made.problem, made.batches, "1.5 bits", exclude=["3"])
     rest = {layer: bits for layer, bits in allocation.precisions.items() if layer != "3"}
     assert allocation.precisions["3"] == FULL
-    assert 1 <= used(made.problem, rest, Unit.BITS) == allocation.solution.used.amount <= 1.5
+    assert 1 <= used(made.problem, rest, Unit.BITS) == allocation.solution.used.amounts[0].number <= 1.5
     assert list(made.problem.under_plan(allocation).duals.named()) == ["mixed/output", "mixed/layer/6", "mixed/layer/9"]
 
 

@@ -5,7 +5,6 @@ import json
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from pdqat.allocation.frontier import frontier
 from pdqat.allocation.frontier_file import write_frontier
@@ -13,6 +12,7 @@ from pdqat.allocation.measure import measure_under
 from pdqat.allocation.offer import offer
 from pdqat.errors import InputError
 from pdqat.precision import BitPlan
+from pdqat.terminal import PlainConsole
 from small_problems import same_state, small, state
 
 
@@ -52,7 +52,7 @@ def test_it_is_written_as_table_json_and_pictures(tmp_path: Path, kind: str, nam
     points = frontier(made.problem, offer(made.problem, made.batches, bits=[2, 4]), made.batches, made.batches)
     written = io.StringIO()
     path = tmp_path / "frontier.json"
-    write_frontier(points, path, Console(file=written, width=100))
+    write_frontier(points, path, PlainConsole(file=written, width=100))
     content = json.loads(path.read_text())
     assert [entry[name] for entry in content] == [point.score for point in points]
     assert content[0]["layers"] == {"3": "2", "6": "2", "9": "2"}

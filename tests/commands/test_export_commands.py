@@ -1,6 +1,9 @@
 """`pdqat export`, `pdqat verify` and `pdqat bench` on a run folder: words, flags and exit codes."""
 
 import json
+import os
+import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,9 @@ from finished_run import finished_run
 from pdqat.cli import main
 from pdqat.deployment import bench, runtimes, verify
 from pdqat.deployment.formats import FORMATS
+from pdqat.deployment.microcontroller import beside
 from pdqat.precision import Precision
+from pdqat.runs.exports_file import read_exports
 from pdqat.runs.folder import Run
 from pdqat.runs.plan_file import write_plan
 
@@ -50,6 +55,17 @@ def test_export_shows_its_report(exportable_run: Path, tmp_path: Path, capsys: p
     assert said.count(" pass ") == len(runtimes.installed())
     assert "of the weights in float32" in said
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_a_pipe_gets_the_file(exportable_run: Path, file: Path, tmp_path: Path) -> None:
+    pipe, heard = tmp_path / "pipe.onnx", []
+    os.mkfifo(pipe)
+    listener = threading.Thread(target=lambda: heard.append(pipe.read_bytes()), daemon=True)
+    listener.start()
+    assert main(["export", str(exportable_run), "--out", str(pipe)]) == 0
+    listener.join()
+    assert heard == [file.read_bytes()]
+    assert pipe.is_fifo()
 
 
 def test_a_format_has_a_name_of_its_own_in_the_run_folder(exportable_run: Path) -> None:
@@ -110,3 +126,44 @@ def test_bench_prints_a_table_or_numbers(
     }
     assert main(["bench", str(file), "--run", str(exportable_run)]) == 0
     assert "times float32" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def folder_of_c(exportable_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("c") / "model-c"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(beside, "missing", lambda: "the tools are left out")
+        assert main(["export", str(exportable_run), "--format", "c", "--out", str(path)]) == 0
+    return path
+
+
+def test_a_folder_of_c_is_verified_and_known_to_the_run(
+    exportable_run: Path, folder_of_c: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["verify", str(folder_of_c), str(exportable_run)]) == 0
+    assert "c: no code differs" in capsys.readouterr().out
+    assert str(folder_of_c) in read_exports(Run(exportable_run))
+
+
+def test_no_program_of_a_stranger_is_compiled(
+    exportable_run: Path, folder_of_c: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = shutil.copytree(folder_of_c, tmp_path / "changed")
+    (changed / "model.c").write_text(f"{(changed / 'model.c').read_text()}\nint more(void) {{ return 1; }}\n")
+    for words in (["verify", changed, exportable_run], ["bench", changed, "--run", exportable_run]):
+        assert "was not exported from this network under this plan, or was changed" in refusal(capsys, *words)
+    assert "give the run that changed was exported from" in refusal(capsys, "bench", changed)
+
+
+@pytest.mark.slow
+def test_bench_measures_a_folder_and_leaves_its_self_test_alone(
+    exportable_run: Path, folder_of_c: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changed = shutil.copytree(folder_of_c, tmp_path / "model-c")
+    (changed / "selftest.c").write_text("#error compiled\n")
+    capsys.readouterr()
+    assert main(["bench", str(changed), "--run", str(exportable_run), "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert all(printed[key] > 0 for key in ("weights", "code", "arena", "stack", "macs", "instructions"))
+    assert read_exports(Run(exportable_run))[str(changed)]["on_core"]["model-c"] == printed

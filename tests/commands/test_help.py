@@ -15,7 +15,8 @@ from pdqat.flags.train import HEADINGS, OTHERS
 
 COMMANDS = [
     *([], ["train"], ["eval"], ["show"], ["sensitivity"], ["plan"], ["export"], ["verify"], ["bench"], ["data"]),
-    *(["paper"], ["paper", "run"], ["paper", "show"]),
+    ["seal"],
+    *(["report"], ["paper"], ["paper", "run"], ["paper", "show"]),
 ]
 WITHOUT = """
 import json, sys

@@ -34,8 +34,12 @@ def build():
 """
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_the_last_line_is_the_command_that_continues(tmp_path: Path, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code", "ended_by"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_the_last_line_is_the_command_that_continues(
+    tmp_path: Path, number: signal.Signals, code: int, ended_by: str
+) -> None:
     """In a process of its own, as a person has it: an interrupt that went astray would end the tests."""
     (tmp_path / "stopped.py").write_text(STOPPED)
     (tmp_path / "signal").write_text(str(int(number)))
@@ -43,7 +47,7 @@ def test_the_last_line_is_the_command_that_continues(tmp_path: Path, number: sig
     ended = pdqat("train", *own, "--schedule", "steps", "--epochs", "3", "--out", "my run", cwd=tmp_path)
     assert ended.returncode == code
     assert ended.stderr.splitlines() == [
-        "pdqat: interrupted; what was finished is kept; continue with",
+        f"pdqat: {ended_by}; what was finished is kept; continue with",
         f"pdqat train --resume 'my run' {' '.join(own)}",
     ]
     assert not Run.open(tmp_path / "my run").summary_file.exists()

@@ -170,7 +170,8 @@ def test_a_run_remembers_its_code_by_name(run: Run) -> None:
     assert run.summary()["accuracy"].keys() == {"full", "2-bit"}
     assert set(run.summary()["accuracy"]["full"]) == {"validation"}, "there are no test samples"
     assert contents(run.path).keys() == {
-        *("config.toml", "metrics.jsonl", "summary.json", "best.pt", "last.pt", ".lock")
+        *("config.toml", "command.txt", "metrics.jsonl", "summary.json", "best.pt", "last.pt", "seal.json", ".lock"),
+        "report.html",
     }
 
 
@@ -229,6 +230,7 @@ def test_a_resumed_run_equals_an_undisturbed_one(run: Run, trained: Path, here: 
     stopped = here / "stopped"
     assert main([*TRAIN, *MINE, "--epochs", "1", "--out", str(stopped)]) == 0
     (stopped / "config.toml").write_text(run.config_file.read_text())
+    assert main(["seal", str(stopped)]) == 0
     (stopped / "summary.json").unlink()
     assert main(["train", "--resume", str(stopped), *MINE]) == 0
     assert_same_run(Run.open(trained / "run"), Run.open(stopped))

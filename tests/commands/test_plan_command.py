@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from finished_run import finished_run
+from pdqat.allocation.offer import Offer, offer
 from pdqat.cli import main
+from pdqat.commands import plan as plan_command
 from pdqat.config.trained import Trained
 from pdqat.layers.sizes import LayerSize, layer_sizes
 from pdqat.precision import FULL, Precision
@@ -59,6 +62,43 @@ def test_a_plan_keeps_to_its_budget(
     assert list(plan) == list(run.summary()["plans"]["2-bit"])
 
 
+def test_two_budgets_hold_at_once(run: Run, sizes: dict[str, LayerSize], tmp_path: Path) -> None:
+    kilobytes = sum(size.parameters for size in sizes.values()) * 3 / 8000
+    operations = sum(size.operations for size in sizes.values()) * 6 / 1e6
+    plan = planned(run, tmp_path / "plan.toml", "--budget", f"{kilobytes} KB and {operations} MBOPs")
+    assert sum(sizes[it].parameters * (bits.weight or 32) for it, bits in plan.items()) / 8000 <= kilobytes * 1.000001
+    used = sum(sizes[it].operations * (bits.weight or 32) * (bits.activation or 32) for it, bits in plan.items())
+    assert used / 1e6 <= operations * 1.000001
+
+
+def test_several_budgets_are_solved_from_one_measurement(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured = []
+
+    def counted(*given: Any, **more: Any) -> Offer:
+        measured.append(1)
+        return offer(*given, **more)
+
+    monkeypatch.setattr(plan_command, "offer", counted)
+    budgets = ["--budget", "1.5 bits", "--budget", "3 bits", "--budget", "3 bits and 3 MBOPs"]
+    assert main(["plan", str(run.path), "--images", "20", "--out", str(tmp_path), *budgets]) == 0
+    assert measured == [1]
+    names = ["plan-1.5-bits.toml", "plan-3-bits-and-3-MBOPs.toml", "plan-3-bits.toml"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    alone = planned(run, tmp_path / "alone.toml", "--budget", "3 bits")
+    assert read_plan(tmp_path / "plan-3-bits.toml") == alone
+    shown = capsys.readouterr().out
+    assert "1.5 bits" in shown
+    assert f"plan: {tmp_path / 'plan-1.5-bits.toml'}" in shown
+
+
+def test_if_one_of_several_budgets_is_too_small_nothing_is_written(run: Run, tmp_path: Path) -> None:
+    budgets = ["--budget", "3 bits", "--budget", "0.5 bits"]
+    assert main(["plan", str(run.path), "--images", "20", "--out", str(tmp_path), *budgets]) == 2
+    assert not list(tmp_path.iterdir())
+
+
 def test_pinned_layers_keep_what_they_are_given(run: Run, tmp_path: Path) -> None:
     pins = ["--pin", "stages.0.*=8", "stages.2.0.conv1=full"]
     plan = planned(run, tmp_path / "plan.toml", "--budget", "30 bits", "--bits", "3,4", *pins)
@@ -93,6 +133,11 @@ def test_excluded_layers_stay_in_full_precision_and_are_not_counted(
         ),
         (["--budget", "2 bits", "--exclude", "*"], "all layers are excluded: there is none to choose a precision for"),
         (["--budget", "2 bits", "--rank", "taste"], "unknown word 'taste'; choose one of dual, hessian"),
+        (
+            ["--budget", "2 bits", "--budget", "2.0 bits"],
+            "a budget is given twice, to the digits that are shown: 2 bits, 2 bits",
+        ),
+        (["--budget", "2 bits", "--budget", "3 bits", "--out", "x.toml"], "--out must be a folder, and x.toml is none"),
         (["--frontier", "--out", "curve.txt"], "--out must end in .json, not 'curve.txt'"),
     ],
 )

@@ -160,6 +160,7 @@ def test_a_corrupt_checkpoint_is_refused(unfinished: Run, capsys: pytest.Capture
 
 def test_a_checkpoint_of_another_model_is_refused(unfinished: Run, capsys: pytest.CaptureFixture[str]) -> None:
     unfinished.config_file.write_text(unfinished.config_file.read_text().replace("width = 1", "width = 2"))
+    unfinished.seal.accept()
     for command in (["eval"], ["train", "--resume"]):
         assert "does not fit the problem: " in refusal(capsys, *command, unfinished.path)
 
@@ -215,4 +216,5 @@ def test_a_device_that_is_not_there_is_refused_before_anything_is_made(
 @pytest.mark.parametrize("key", ["method", "seconds", "parameters", "chosen_epoch", "plans", "accuracy"])
 def test_a_summary_that_lacks_a_part_is_damaged(run: Run, key: str, capsys: pytest.CaptureFixture[str]) -> None:
     run.summary_file.write_text(json.dumps({name: part for name, part in run.summary().items() if name != key}))
+    run.seal.accept()
     assert "summary.json is damaged" in refusal(capsys, "show", run.path)

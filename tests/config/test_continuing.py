@@ -207,7 +207,7 @@ def test_a_summary_without_evidence_is_refused(run: Run, tmp_path: Path) -> None
     shutil.copytree(run.path, tmp_path / "run")
     copied = Run.open(tmp_path / "run")
     copied.write_summary({**copied.summary(), "constraints": [{}]})
-    with pytest.raises(InputError, match=r"summary.json is damaged: it holds no summary"):
+    with pytest.raises(InputError, match=r"summary.json is damaged: Object missing required field `name`"):
         continued(copied, tmp_path / "next")
     assert not (tmp_path / "next").exists()
 
@@ -217,7 +217,7 @@ def test_a_summary_without_evidence_is_refused(run: Run, tmp_path: Path) -> None
     [
         ({"nowhere": "2"}, "plan 'mixed' names the layer 'nowhere', which the model does not have"),
         ({"stages.0.0.conv0": "9"}, "bits must be from 1 to 8, not 9"),
-        (None, r"is not a plan: it must hold one table, [layers]"),
+        (None, r"is not a plan: it names no layer; it must hold one table, [layers]"),
     ],
 )
 def test_a_plan_of_another_model_or_none_at_all_is_refused(

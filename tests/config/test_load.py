@@ -39,6 +39,7 @@ from pdqat.layers.recorder import Request
 from pdqat.precision import BitPlan
 from pdqat.quantizers import SCHEMES, DoReFaActivation, DoReFaWeight, Scheme
 from pdqat.runs.checkpoints import load_checkpoint, save_checkpoint
+from pdqat.runs.seal import Seal
 from pdqat.task import Problem
 from pdqat.training.replanning import Replanning
 from same_run import differences
@@ -270,6 +271,7 @@ def test_a_damaged_description_is_refused_in_one_sentence(folder: Path, key: str
     if value is not WITHOUT:
         description[key] = value
     (folder / "problem.json").write_text(json.dumps(description))
+    Seal(folder).accept()
     refused(folder)
 
 

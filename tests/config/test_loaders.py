@@ -79,3 +79,11 @@ def test_a_configuration_always_names_the_same_batches_and_weights() -> None:
         assert torch.equal(left[0], right[0])
         assert torch.equal(left[1], right[1])
     assert differences(first.problem.net.state_dict(), second.problem.net.state_dict()) == []
+
+
+def test_images_that_are_not_normalised_are_their_bytes_from_0_to_1() -> None:
+    plain = loaders_of(TrainConfig(normalize=False))
+    assert plain.dataset is not None
+    images, _ = next(iter(plain.test or ()))
+    assert torch.round(images * 255).equal(plain.dataset.test_images[: len(images)].float())
+    assert float(images.max()) == 1.0

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import tomli_w
 
+from pdqat.config.new_run import Given, new_run
 from pdqat.config.presets import resolve_config
 from pdqat.config.train_config import Method, TrainConfig
 from pdqat.errors import InputError
-from pdqat.runs.folder import read_toml
+from pdqat.runs.forms import read_toml
 
 KEYS = [field.name for field in dataclasses.fields(TrainConfig)]
 
@@ -22,12 +23,14 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "train_images": 512,
     "validation": 0.25,
     "augment": False,
+    "normalize": False,
     "model": "resnet32",
     "width": 3,
     "init": "weights.safetensors",
     "take_over": True,
     "bits": ["w4a8", "1"],
     "layers": {"stages.0.0.conv0": "8", "*.conv1": "full"},
+    "ends": "w8a8",
     "budget_bits": ["2", "w3a4"],
     "replan": [0.4],
     "quantizer": "uniform-channel",
@@ -75,6 +78,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "amp": True,
     "compile": True,
     "compile_fallback": True,
+    "sync_norms": False,
 }
 
 
@@ -84,7 +88,7 @@ def written(config: TrainConfig) -> str:
 
 def read(path: Path, text: str) -> TrainConfig:
     path.write_text(text, encoding="utf-8")
-    return resolve_config(None, read_toml(path), {})
+    return resolve_config(None, read_toml(path.read_bytes(), path), {})
 
 
 def test_every_key_survives_the_way_through_the_file(tmp_path: Path) -> None:
@@ -187,7 +191,11 @@ def test_the_file_has_every_key_that_has_a_value() -> None:
         ("data", "imagenet", "digits, cifar10, cifar100, folder"),
         ("data", 3.5, "text"),
         ("model", "vgg", "preresnet20"),
-        ("quantizer", "ternary", "dorefa, dorefa-unscaled, dorefa-int8, dorefa-lsq, uniform, uniform-channel, lsq"),
+        (
+            "quantizer",
+            "ternary",
+            "dorefa, dorefa-unscaled, dorefa-int8, dorefa-bytes, dorefa-lsq, normal, uniform, uniform-channel, lsq",
+        ),
         ("method", "magic", "full, ste, pdqat-output, pdqat-layers"),
         ("method", 3, "full, ste, pdqat-output, pdqat-layers"),
         ("gradient", "wrong", "exact, norms, straight-through"),
@@ -257,12 +265,12 @@ def test_a_file_that_is_not_toml_is_refused(tmp_path: Path, content: bytes) -> N
     path = tmp_path / "config.toml"
     path.write_bytes(content)
     with pytest.raises(InputError, match=r"can't read the configuration .*config.toml"):
-        read_toml(path)
+        read_toml(path.read_bytes(), path)
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"can't read the configuration .*No such file"):
-        read_toml(tmp_path / "config.toml")
+        new_run(Given(config=tmp_path / "config.toml"))
 
 
 def test_whole_numbers_pass_for_bits_and_for_numbers() -> None:

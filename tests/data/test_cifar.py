@@ -5,12 +5,11 @@ import numpy as np
 import pytest
 import torch
 
+from official_cifar import OfficialCifar, tar_gz
 from pdqat.data import load_cifar
 from pdqat.data.cifar_classes import CIFAR10_CLASSES, CIFAR100_CLASSES
 from pdqat.data.cifar_files import CIFAR10_BINARY, CIFAR10_PYTHON, CIFAR100_BINARY, CIFAR100_PYTHON, Layout
 from pdqat.errors import InputError
-
-from .conftest import OfficialCifar, tar_gz
 
 CIFAR10_LAYOUTS = pytest.mark.parametrize("layout", [CIFAR10_BINARY, CIFAR10_PYTHON], ids=["binary", "python"])
 CIFAR100_LAYOUTS = pytest.mark.parametrize("layout", [CIFAR100_BINARY, CIFAR100_PYTHON], ids=["binary", "python"])

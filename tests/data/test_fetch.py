@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from official_cifar import IMAGES, OfficialCifar, tar_gz
 from pdqat.data import fetch, load_cifar, npm_package
 from pdqat.data.cifar_files import CIFAR10_BINARY, CIFAR100_PYTHON, Layout
 from pdqat.errors import InputError
-
-from .conftest import IMAGES, OfficialCifar, tar_gz
 
 
 class Response(io.BytesIO):

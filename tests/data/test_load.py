@@ -2,11 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from official_cifar import OfficialCifar
 from pdqat.data import default_folder, load
 from pdqat.data.cifar_files import CIFAR10_BINARY
 from pdqat.errors import InputError
-
-from .conftest import OfficialCifar
 
 
 def test_digits_by_name() -> None:

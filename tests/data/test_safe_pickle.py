@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from official_cifar import OfficialCifar, python2_pickle
 from pdqat.data import load_cifar
 from pdqat.data.cifar_files import CIFAR10_PYTHON
 from pdqat.data.safe_pickle import PickledArray, loads
 from pdqat.errors import InputError
-
-from .conftest import OfficialCifar, python2_pickle
 
 
 class Command:

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 from torch import nn
 
 from deployed_networks import samples
@@ -15,6 +14,7 @@ from pdqat.deployment.bench import Spread, measure, show_timed
 from pdqat.deployment.export import export, write_float
 from pdqat.deployment.formats import check_runnable
 from pdqat.process import cores
+from pdqat.terminal import PlainConsole
 
 
 def test_a_file_is_timed_beside_float32(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +31,7 @@ def test_a_file_is_timed_beside_float32(tmp_path: Path, monkeypatch: pytest.Monk
     ]
     assert all(row.integer.median > 0 and row.float32.n == row.ratio.n == 3 for row in timed)
     assert told[0] == "timing onnxruntime, 1 thread, batch 1"
-    console = Console(file=io.StringIO(), width=200)
+    console = PlainConsole(file=io.StringIO(), width=200)
     show_timed(timed, console)
     assert isinstance(console.file, io.StringIO)
     assert "times float32" in console.file.getvalue()

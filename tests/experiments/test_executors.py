@@ -17,7 +17,6 @@ from command_line import contents
 from configured import create
 from finished_cell import train_here
 from pdqat.cli import main
-from pdqat.experiments.cells import MEASURED
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.suites.methods import baseline, layers, output
 from pdqat.runs.folder import BusyError, Run
@@ -67,11 +66,11 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def assert_same_cells(left: Path, right: Path) -> None:
     for folder in (left, right):
-        finished = {path.name for path in (folder / "cells").iterdir() if (path / MEASURED).exists()}
+        finished = {path.name for path in (folder / "cells").iterdir() if Run(path).measured_file.exists()}
         assert finished == {cell.name for cell in CELLS}
     for cell in CELLS:
         assert_same_run(cell.run(left), cell.run(right))
-        first, second = ((cell.run(folder).path / MEASURED).read_bytes() for folder in (left, right))
+        first, second = (cell.run(folder).measured_file.read_bytes() for folder in (left, right))
         assert first == second
 
 

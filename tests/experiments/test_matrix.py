@@ -10,7 +10,7 @@ from finished_cell import MULTIPLIERS, finish
 from pdqat.config.presets import config_of
 from pdqat.config.train_config import Method
 from pdqat.errors import InputError
-from pdqat.experiments.cells import MEASURED, Cell, Kept
+from pdqat.experiments.cells import Cell, Kept
 from pdqat.experiments.matrix import Matrix, Status
 from pdqat.experiments.train_cell import BUSY
 from pdqat.paper.protocols import PROTOCOLS
@@ -226,7 +226,7 @@ def test_a_cell_of_another_protocol_is_neither_continued_nor_taken_for_finished(
 def test_a_damaged_base_is_named_and_the_rest_is_trained(tmp_path: Path) -> None:
     needs_it = Cell(Method.PDQAT_LAYERS, 2, 0, 0.1, 0.7, kept=Kept(BASE, 2, True))
     create(BASE.run(tmp_path).path, BASE.config(TRIAL, tmp_path))
-    (BASE.run(tmp_path).path / MEASURED).write_text("{}")
+    BASE.run(tmp_path).measured_file.write_text("{}")
     executor = Pretender()
     failed = rf"2 of 3 cells failed: {BASE.name}: .* is damaged: .*; {needs_it.name}: it needs {BASE.name}"
     with pytest.raises(InputError, match=failed):

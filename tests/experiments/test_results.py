@@ -8,20 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from configured import create
 from finished_cell import MULTIPLIERS, finish
 from pdqat.config.train_config import Method
 from pdqat.errors import InputError
-from pdqat.experiments.cells import MEASURED, Cell, Kept
+from pdqat.experiments.cells import Cell, Kept
 from pdqat.experiments.executors import LocalExecutor, Resources
 from pdqat.experiments.matrix import Matrix
 from pdqat.experiments.progress import MatrixProgress
 from pdqat.experiments.results import ENTRY, entries, written_entries
-from pdqat.experiments.results import WRITTEN as KEYS
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.runs.folder import Run
+from pdqat.runs.seal import Seal
+from pdqat.terminal import PlainConsole
 
 TRIAL = PROTOCOLS["trial"]
 CELL = Cell(Method.PDQAT_LAYERS, 2, 0, 0.1, 0.7)
@@ -47,7 +47,7 @@ def test_an_entry_says_what_was_trained_and_what_came_of_it(tmp_path: Path) -> N
 
 
 def test_a_cell_from_before_the_processor_was_written_down_has_none(run: Run, tmp_path: Path) -> None:
-    change(run.path / MEASURED, lambda content: content.pop("processor"))
+    change(run.measured_file, lambda content: content.pop("processor"))
     assert entries([CELL], TRIAL, tmp_path)[0]["processor"] is None
 
 
@@ -72,6 +72,7 @@ def change(path: Path, how: Callable[[Any], None]) -> None:
     content = json.loads(path.read_text())
     how(content)
     path.write_text(json.dumps(content))
+    Seal(path.parent).accept()
 
 
 def lose_a_layer(content: dict[str, Any]) -> None:
@@ -92,18 +93,24 @@ def lose_the_low_view(content: dict[str, Any]) -> None:
 
 DAMAGES: dict[str, tuple[Callable[[Run], object], str]] = {
     "empty measurements": (
-        lambda run: (run.path / MEASURED).write_text(""),
-        "measured.json can't be read (Expecting value",
+        lambda run: run.measured_file.write_text(""),
+        "measured.json is damaged",
     ),
-    "a lost layer": (lambda run: change(run.path / MEASURED, lose_a_layer), "lacks squared distances of layers"),
-    "no distances": (lambda run: change(run.path / MEASURED, lose_distances), "it has no 'squared'"),
-    "an accuracy that is no number": (lambda run: change(run.summary_file, spoil_accuracy), "'high' is not a number"),
+    "a lost layer": (lambda run: change(run.measured_file, lose_a_layer), "lacks squared distances of layers"),
+    "no distances": (lambda run: change(run.measured_file, lose_distances), "it has no 'squared'"),
+    "an accuracy that is no number": (
+        lambda run: change(run.summary_file, spoil_accuracy),
+        "holds no scores under the name of its metric",
+    ),
     "no low view": (lambda run: change(run.summary_file, lose_the_low_view), "no accuracy in low precision"),
     "no summary": (lambda run: run.summary_file.unlink(), "it has no summary.json"),
     "half a summary": (lambda run: run.summary_file.write_text("{"), "summary.json is damaged"),
     "no metrics": (lambda run: run.metrics_file.unlink(), "metrics.jsonl has 0 of 2 epochs"),
     "fewer epochs": (lambda run: run.write_metrics(run.metrics()[:1]), "metrics.jsonl has 1 of 2 epochs"),
-    "fewer constraints": (lambda run: run.write_metrics([{"constraints": []}] * 2), "is damaged: list index out"),
+    "fewer constraints": (
+        lambda run: run.write_metrics([{**entry, "constraints": []} for entry in run.metrics()]),
+        "is damaged: list index out",
+    ),
     "no configuration": (lambda run: run.config_file.unlink(), "it has no config.toml"),
 }
 
@@ -115,14 +122,16 @@ def test_a_damaged_cell_is_neither_shown_nor_called_finished(damage: str, run: R
     with pytest.raises(InputError) as shown:
         entries([CELL], TRIAL, tmp_path)
     with pytest.raises(InputError) as trained:
-        Matrix([CELL], TRIAL, tmp_path).run(LocalExecutor(1, Resources(1, "cpu")), MatrixProgress(Console(quiet=True)))
+        Matrix([CELL], TRIAL, tmp_path).run(
+            LocalExecutor(1, Resources(1, "cpu")), MatrixProgress(PlainConsole(quiet=True))
+        )
     for caught in (shown, trained):
         assert sentence in str(caught.value)
         assert str(run.path) in str(caught.value)
 
 
 def test_where_the_weights_are_left_it_can_be_measured_again(run: Run, tmp_path: Path) -> None:
-    (run.path / MEASURED).write_text("")
+    run.measured_file.write_text("")
     with pytest.raises(InputError, match="; remove the folder to train it again"):
         entries([CELL], TRIAL, tmp_path)
     run.best.touch()
@@ -134,12 +143,19 @@ def test_kept_layers_need_the_cell_that_they_follow_from(run: Run, tmp_path: Pat
     kept = Cell(CELL.method, 2, 0, CELL.tolerance, CELL.output_tolerance, kept=Kept(CELL, 1, largest=True))
     finish(create(kept.run(tmp_path).path, kept.config(TRIAL, tmp_path)).path)
     assert entries([kept], TRIAL, tmp_path)[0]["kept"] == {"stages.0.0.conv1": 0.3}
-    (run.path / MEASURED).unlink()
+    run.measured_file.unlink()
     with pytest.raises(InputError, match=r"follow from the cell .*: it is not finished, train it first"):
         entries([kept], TRIAL, tmp_path)
 
 
-WRITTEN = dict.fromkeys(KEYS, 1) | {"cell": "tiny-brevitas-2bit-seed0", "protocol": "trial"}
+WRITTEN = {
+    **dict.fromkeys(("recipe", "processor"), "any"),
+    "cell": "tiny-brevitas-2bit-seed0",
+    "protocol": "trial",
+    "amp": False,
+    **dict.fromkeys(("bits", "seed", "width", "train_images", "epochs", "chosen_epoch", "seconds"), 1),
+    **dict.fromkeys(("test_accuracy_low", "test_accuracy_full"), 0.5),
+}
 
 
 def write(folder: Path, entry: Any) -> Path:
@@ -159,9 +175,9 @@ def test_entries_of_other_programs_are_those_of_the_suites_folders(tmp_path: Pat
     ("entry", "sentence"),
     [
         (WRITTEN | {"protocol": "tiny"}, "was trained under protocol 'tiny', not 'trial'"),
-        (WRITTEN | {"test_accuracy_low": None}, "is damaged: None is not a number"),
-        ({"cell": "x"}, "is damaged: it has no protocol, bits"),
-        ([], "is damaged: it has no cell"),
+        (WRITTEN | {"test_accuracy_low": None}, "is damaged: Expected `float`, got `null` - at `$.test_accuracy_low`"),
+        ({"cell": "x"}, "is damaged: Object missing required field `protocol`"),
+        ([], "is damaged: Expected `object`, got `array`"),
     ],
 )
 def test_an_entry_that_does_not_fit_is_refused(entry: Any, sentence: str, tmp_path: Path) -> None:

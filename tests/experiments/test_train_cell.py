@@ -8,7 +8,6 @@ import pytest
 
 from configured import create
 from pdqat.config.train_config import Method, TrainConfig
-from pdqat.experiments.cells import MEASURED
 from pdqat.experiments.train_cell import BUSY, main, starting_weights, teacher
 from pdqat.process import processor
 from pdqat.runs.folder import Run
@@ -23,7 +22,7 @@ def train(run: Run, parent: int) -> int:
 def test_a_cell_is_measured_last_and_not_trained_again(tmp_path: Path) -> None:
     run = create(tmp_path / "cell", TINY)
     assert train(run, os.getppid()) == 0
-    measured = json.loads((run.path / MEASURED).read_text())
+    measured = json.loads(run.measured_file.read_text())
     assert measured["processor"] == processor()
     (low,) = run.summary()["plans"]
     assert set(measured["train_accuracy"]) == {low}
@@ -32,9 +31,9 @@ def test_a_cell_is_measured_last_and_not_trained_again(tmp_path: Path) -> None:
         assert set(distances) == set(run.summary()["plans"][low])
     before = run.best.stat().st_mtime_ns
     assert train(run, os.getppid()) == BUSY
-    (run.path / MEASURED).unlink()
+    run.measured_file.unlink()
     assert train(run, os.getppid()) == 0, "a trained cell is measured again"
-    assert json.loads((run.path / MEASURED).read_text()) == measured
+    assert json.loads(run.measured_file.read_text()) == measured
     assert run.best.stat().st_mtime_ns == before
 
 

@@ -26,6 +26,12 @@ def test_all_projections_of_the_input_are_first() -> None:
     assert {name for name, reason in net.left_alone.items() if reason.startswith("first")} == {"query", "key", "value"}
 
 
+def test_first_and_last_layers_have_their_own_precision_unless_a_rule_names_them() -> None:
+    net = prepare(Attention(), torch.rand(3, 5, 4), 2, ends=8, layers={"key": 4, "value": "full"})
+    (plan,) = net.plans.values()
+    assert plan.as_text() == {"query": "8", "key": "4", "mixed": "2", "head": "8"}
+
+
 class Detector(nn.Module):
     """A body that is read by heads and by a neck, whose output is read by one more head."""
 
@@ -88,6 +94,7 @@ def test_where_they_can_not_be_followed_they_say_so_and_a_rule_quantises_them() 
     assert all("under torch.no_grad" in net.left_alone[name] for name in ("body.0", "body.2"))
     assert not net.every_layer["body.2"].sums
     assert list(prepare(FrozenBody(counts=True), x, layers={"body.2": 4}).layers) == ["body.2", "middle"]
+    assert list(prepare(FrozenBody(counts=True), x, ends=8).layers) == ["inner", "middle", "head"]
 
 
 class Residual(nn.Module):

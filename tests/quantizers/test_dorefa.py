@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pdqat.quantizers import DoReFaActivation, DoReFaWeight
+from pdqat.quantizers import DoReFaActivation, DoReFaByteActivation, DoReFaWeight
 
 # w = artanh of 0.5, -0.25, 0.125, 0.05, so tanh(w) / max|tanh(w)| = 1, -0.5, 0.25, 0.1
 # and p = 1/2 + tanh(w) / (2 max|tanh(w)|)                         = 1, 0.25, 0.625, 0.55
@@ -110,3 +110,30 @@ def test_signed_bytes_differ_from_dorefa_at_8_bits_only(bits: int, seed: int) ->
     assert signed.integers.abs().max() == 127
     assert (signed.values() - full).abs().max() <= signed.scale / 2 * (1 + 1e-5)
     assert signed.scale.item() == pytest.approx(weight.abs().mean().item() / 127)
+
+
+def test_8_bits_hold_images_exactly() -> None:
+    images = torch.arange(256).float() / 255
+    quantizer = DoReFaByteActivation()
+    quantizer.calibrate(images, 8)
+    assert quantizer.codes(images, 8).integers.tolist() == list(range(256))
+
+
+@given(st.integers(1, 7), st.integers(0, 99))
+def test_below_8_bits_byte_activations_are_dorefas(bits: int, seed: int) -> None:
+    tensor = torch.randn(5, 7, generator=torch.Generator().manual_seed(seed))
+    quantizer = DoReFaByteActivation()
+    quantizer.calibrate(tensor, bits)
+    quantizer.observe(tensor, bits)
+    assert quantizer.quantize(tensor, bits).equal(DoReFaActivation().quantize(tensor, bits))
+    assert quantizer.full(tensor).equal(DoReFaActivation().full(tensor))
+
+
+def test_negative_numbers_of_8_bits_are_not_cut_off() -> None:
+    quantizer, tensor = DoReFaByteActivation(), torch.tensor([-3.0, 0.5, 2.0])
+    quantizer.calibrate(tensor.abs(), 8)
+    assert quantizer.quantize(tensor, 8)[0] == 0
+    quantizer.observe(tensor, 8)
+    assert (quantizer.quantize(tensor, 8) - tensor).abs().max() <= 3 / 127 / 2
+    quantizer.observe(torch.tensor([4.0]), 8)
+    assert quantizer.codes(torch.tensor([-5.0, 4.0]), 8).integers.tolist() == [-127, 127]

@@ -170,7 +170,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 def test_a_folder_in_place_of_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.pt").mkdir()
-    both_refuse(tmp_path / "folder.pt", "damaged or not a torch file|there is no file")
+    both_refuse(tmp_path / "folder.pt", "damaged or not a torch file|there is no (file|checkpoint)")
 
 
 def test_weights_are_read_from_safetensors_and_torch_files(tmp_path: Path) -> None:
@@ -215,3 +215,11 @@ def test_an_archive_that_is_no_torch_file_is_refused(tmp_path: Path) -> None:
         archive.writestr("holiday.jpg", b"\xff\xd8")
     (tmp_path / "model.pt").write_bytes(buffer.getvalue())
     both_refuse(tmp_path / "model.pt")
+
+
+def test_expanded_tensors_are_written_out(tmp_path: Path) -> None:
+    """A file with tensors larger than their storage would be refused when it is read."""
+    example = {"mask": torch.ones(1).expand(4), "pair": (torch.zeros(2), torch.ones(1, 1).expand(3, 2))}
+    save_example(tmp_path / "example.pt", example)
+    read = load_example(tmp_path / "example.pt")
+    torch.testing.assert_close(read, example, rtol=0, atol=0)

@@ -108,7 +108,8 @@ def test_training_is_in_training_mode_evaluation_in_evaluation_mode_and_so_is_wh
     problem = Lagrangian(prepare(nn.Sequential(*layers), X[:4], 2), F.cross_entropy).eval()
     modes.clear()
     fitted(problem, epochs=2)
-    of_an_epoch = [True] * 2 * len(TRAINING) + [False] * 2 * len(VALIDATION)
+    look_at_the_example = [False]
+    of_an_epoch = [True] * 2 * len(TRAINING) + [False] * 2 * len(VALIDATION) + look_at_the_example
     assert modes == 2 * of_an_epoch + [False] * 2 * len(VALIDATION), "and the summary at the end"
     assert not any(module.training for module in problem.modules())
 
@@ -245,7 +246,7 @@ def test_what_a_callback_raises_ends_the_training_with_the_folder_as_it_was_then
     with pytest.raises(RuntimeError, match="enough"):
         fitted(own_problem(), callbacks=[Full()], out=tmp_path / "run")
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        *("problem.json", "example.pt", "metrics.jsonl", "best.pt", "last.pt", ".lock")
+        *("problem.json", "example.pt", "metrics.jsonl", "best.pt", "last.pt", "seal.json", ".lock")
     }
 
 
@@ -388,5 +389,5 @@ def test_a_metric_can_not_have_the_name_of_another_entry() -> None:
 
 def test_a_loss_that_is_not_a_number_is_said_without_callbacks_too() -> None:
     broken = [TRAINING[0], (TRAINING[1][0] * float("nan"), TRAINING[1][1])]
-    with pytest.raises(InputError, match="the loss is not a number at epoch 1, step 2; a smaller learning rate"):
+    with pytest.raises(InputError, match="the inputs of training batch 2 hold what is not a number"):
         fitted(own_problem(), broken)

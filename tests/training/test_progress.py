@@ -4,8 +4,7 @@ import io
 import re
 from typing import Any
 
-from rich.console import Console
-
+from pdqat.terminal import PlainConsole
 from pdqat.training.progress import TrainingProgress
 
 
@@ -17,7 +16,7 @@ def entry(epoch: int, **changes: Any) -> dict[str, Any]:
 
 
 def test_a_terminal_shows_a_bar_with_epoch_loss_accuracies_and_worst_slack() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True, width=120)
+    console = PlainConsole(file=io.StringIO(), force_terminal=True, width=120)
     with TrainingProgress(console) as progress:
         progress.start(epochs=4, steps=10, done=1)
         progress.epoch(entry(1))
@@ -29,7 +28,7 @@ def test_a_terminal_shows_a_bar_with_epoch_loss_accuracies_and_worst_slack() -> 
 
 
 def test_a_log_file_gets_a_line_an_epoch() -> None:
-    console = Console(file=io.StringIO(), width=40)
+    console = PlainConsole(file=io.StringIO(), width=40)
     with TrainingProgress(console) as progress:
         progress.start(epochs=2, steps=10, done=0)
         for epoch in (1, 2):
@@ -42,7 +41,7 @@ def test_a_log_file_gets_a_line_an_epoch() -> None:
 
 
 def test_other_scores_than_accuracies_are_no_percentages() -> None:
-    console = Console(file=io.StringIO(), width=80)
+    console = PlainConsole(file=io.StringIO(), width=80)
     progress = TrainingProgress(console)
     progress.start(epochs=1, steps=None, done=0)
     progress.step(1, 10, 2.5)
@@ -52,7 +51,7 @@ def test_other_scores_than_accuracies_are_no_percentages() -> None:
 
 
 def test_bits_that_were_chosen_anew_are_said() -> None:
-    console = Console(file=io.StringIO(), width=80)
+    console = PlainConsole(file=io.StringIO(), width=80)
     TrainingProgress(console).epoch(entry(2, bits_chosen_by="multipliers"))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().startswith("bits chosen by multipliers before epoch 2\n")

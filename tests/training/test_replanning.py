@@ -116,7 +116,7 @@ def test_the_plan_is_the_cheapest_by_the_multipliers_or_where_all_are_zero_by_di
     assert replan.solution.cost == pytest.approx(min(fitting))
     plan = BitPlan("mixed", replan.solution.precisions)
     other = problem.under_plan(plan)
-    assert replanning.used(other).amount == pytest.approx(average_bits(problem, plan.as_text()))
+    assert replanning.used(other).amounts[0].number == pytest.approx(average_bits(problem, plan.as_text()))
     assert other(*made.first).isfinite()
 
 
@@ -127,7 +127,7 @@ def test_bits_are_chosen_for_problems_of_any_kind(kind: str) -> None:
     problem = replanning.started(made.problem)
     replan = replanning.choose(problem, made.batches)
     assert set(replan.solution.precisions) == set(problem.net.layers)
-    assert replan.solution.used.amount <= 3
+    assert replan.solution.used.amounts[0].number <= 3
 
 
 def test_a_problem_starts_with_its_plan_by_layers_and_with_the_rules() -> None:
@@ -152,7 +152,7 @@ def test_layers_with_a_rule_keep_their_precision_and_count_unless_it_is_full() -
     counted = [sizes[layer].parameters for layer in ("3", "9")]
     bits = solution.precisions["9"].weight
     assert bits is not None
-    assert solution.used.amount == pytest.approx((counted[0] + bits * counted[1]) / sum(counted))
+    assert solution.used.amounts[0].number == pytest.approx((counted[0] + bits * counted[1]) / sum(counted))
 
 
 def test_layers_that_the_plan_has_in_full_precision_stay_there_and_count() -> None:

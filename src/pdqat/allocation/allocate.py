@@ -1,6 +1,6 @@
 """`allocate`: the plan with the least predicted cost within a budget."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.table import Table
@@ -16,7 +16,7 @@ from pdqat.task import Problem
 from pdqat.terminal import as_text, new_table
 
 FLOOR = "*: the mean multiplier, for bits that take the layer out of its tolerance"
-"""Below a table with such prices."""
+BY_DISTANCE = "no multiplier is above 0: all layers have the same price, and distances decide"
 
 
 @dataclass(frozen=True)
@@ -38,38 +38,46 @@ class Allocation:
         return self.offer.plan(self.solution.precisions)
 
     def __str__(self) -> str:
-        return as_text([self.table(), self.about()])
-
-    def table(self) -> Table:
-        """Layer by layer, what it had and what it gets."""
-        table = new_table()
-        for heading in ("layer", "was", "bits", "weights", "price", *self._lowered("if lowered")):
-            table.add_column(heading, justify="left" if heading == "layer" else "right")
-        for layer, precision in self.solution.precisions.items():
-            was, size = self.offer.before[layer], self.offer.sizes[layer]
-            price = self.offer.prices.get(layer)
-            cells = ["", ""] if price is None else [f"{price.within:.2g}", f"{price.beyond:.2g}{'*' * price.is_floor}"]
-            table.add_row(layer, str(was), str(precision), f"{size.parameters:,}", cells[0], *self._lowered(cells[1]))
-        return table
-
-    def _lowered(self, text: str) -> list[str]:
-        """A column's text, if a layer has another price for bits that take it out of its tolerance."""
-        return [text] if any(price.is_floor for price in self.offer.prices.values()) else []
+        return as_text([plan_table([self]), *about_prices(self.offer), self.about()])
 
     def about(self) -> str:
         """Cost and use, and what the next better plan would take."""
-        solution, lines = self.solution, []
-        if self.offer.by == "distances":
-            lines.append("no multiplier is above 0: all layers have the same price, and distances decide")
-        if self._lowered(""):
-            lines.append(FLOOR)
-        lines += [f"predicted cost {solution.cost:.4g}, using {solution.used} of {self.budget}"]
-        if self.budget.unit is Unit.PERCENT:
+        solution = self.solution
+        lines = [f"predicted cost {solution.cost:.4g}, using {solution.used} of {self.budget}"]
+        if any(amount.unit is Unit.PERCENT for amount in self.budget.amounts):
             lines.append("per cent of what the weights of these layers take in float32, 32 bits each")
         if solution.next_budget is not None:
             better = f"the next better plan costs {solution.next_cost:.4g}"
             lines.append(f"{better} and takes {solution.next_budget.rounded_up()}")
         return "\n".join(lines)
+
+
+def plan_table(allocations: Sequence[Allocation]) -> Table:
+    """Layer by layer, what it had and what it gets, under each budget of one offer side by side."""
+    offered = allocations[0].offer
+    has_floor = _has_floor(offered)
+    budgets = ["bits"] if len(allocations) == 1 else [str(allocation.budget) for allocation in allocations]
+    table = new_table()
+    for heading in ("layer", "was", *budgets, "weights", "price", *["if lowered"][:has_floor]):
+        table.add_column(heading, justify="left" if heading == "layer" else "right")
+    for layer in offered.costs:
+        bits = [str(allocation.solution.precisions[layer]) for allocation in allocations]
+        price = offered.prices.get(layer)
+        cells = ["", ""] if price is None else [f"{price.within:.2g}", f"{price.beyond:.2g}{'*' * price.is_floor}"]
+        row = (layer, str(offered.before[layer]), *bits, f"{offered.sizes[layer].parameters:,}")
+        table.add_row(*row, *cells[: 1 + has_floor])
+    return table
+
+
+def about_prices(offered: Offer) -> list[str]:
+    """What has to be said below such a table."""
+    is_by_distance = offered.by == "distances"
+    return [*[BY_DISTANCE][:is_by_distance], *[FLOOR][: _has_floor(offered)]]
+
+
+def _has_floor(offered: Offer) -> bool:
+    """Whether a layer has another price for bits that take it out of its tolerance."""
+    return any(price.is_floor for price in offered.prices.values())
 
 
 def allocate(
@@ -93,7 +101,7 @@ def allocate(
         problem: a trained Lagrangian, or a TaskProblem, with one plan.
         batches: held-out samples to measure distances on: any iterable of (inputs, target).
         budget: what the plan may use: "2.5 bits" on average, "12.5 %" of the layers' weights in float32, "40 KB",
-            "0.5 GBOPs".
+            "0.5 GBOPs", or several at once: "40 KB and 0.5 GBOPs".
         bits: the precisions to choose from.
         by: the ranking that sets the prices, a name of `pdqat.sensitivity.RANKINGS`.
         pin: precision by layer name or pattern that is not to be chosen.
@@ -103,7 +111,7 @@ def allocate(
     Returns:
         The plan with its predicted cost: give it to `problem.under_plan`, or print it.
 
-    Example:
+    Examples:
         >>> import pdqat, torch
         >>> x, y = torch.rand(64, 4), torch.arange(64) % 2
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))

@@ -6,7 +6,7 @@ The score is that of the problem's weights under the plan, without any training 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pdqat.allocation.budget import Budget, Unit
+from pdqat.allocation.budget import Amount, Budget, Unit, plan_uses
 from pdqat.allocation.measure import measure_under
 from pdqat.allocation.offer import Offer
 from pdqat.allocation.program import Solution, cheapest_plan
@@ -36,23 +36,29 @@ def frontier(problem: Problem, offered: Offer, training: Batches, batches: Batch
         check_repeatable(loader, name)  # every plan of the curve is measured on them
     solutions: dict[float, Solution] = {}
     for amount in _amounts(offered):
-        solution = cheapest_plan(offered.costs, offered.sizes, Budget(Unit.BITS, amount))
-        solutions.setdefault(solution.used.amount, solution)
+        solution = cheapest_plan(offered.costs, offered.sizes, Budget.of(Unit.BITS, amount))
+        solutions.setdefault(_number(solution.used), solution)
     return [_point(problem, offered, solution, training, batches) for solution in solutions.values()]
 
 
 def _amounts(offered: Offer) -> Sequence[float]:
-    unit = Budget(Unit.BITS, 1.0)
+    unit = Amount(Unit.BITS, 1.0)
     uses = [
         [unit.used_by(offered.sizes[layer], precision) for precision in allowed]
         for layer, allowed in offered.costs.items()
     ]
-    least, most = (unit.amount_of(sum(map(pick, uses)), offered.sizes).amount for pick in (min, max))
+    least, most = (unit.of_sum(sum(map(pick, uses)), offered.sizes).number for pick in (min, max))
     return [least * (most / least) ** (step / (POINTS - 1)) for step in range(POINTS)]
 
 
 def _point(problem: Problem, offered: Offer, solution: Solution, training: Batches, batches: Batches) -> Point:
-    size = Budget(Unit.BYTES, 1.0).used_by_all(solution.precisions, offered.sizes).amount
+    size = plan_uses(Unit.BYTES, solution.precisions, offered.sizes)
     plan = BitPlan(MIXED, offered.plan(solution.precisions))
     measured = measure_under(problem, plan, training, batches)
-    return Point(solution, solution.used.amount, size / 1000, measured.metric, measured.scores[MIXED])
+    return Point(solution, _number(solution.used), size / 1000, measured.metric, measured.scores[MIXED])
+
+
+def _number(used: Budget) -> float:
+    """Of its one unit."""
+    (amount,) = used.amounts
+    return amount.number

@@ -3,17 +3,16 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-
-from rich.console import Console
+from typing import Any
 
 from pdqat.allocation.frontier import Point
 from pdqat.disk import write_atomically
 from pdqat.metric import ACCURACY
 from pdqat.pictures import BLUE, ORANGE, save
-from pdqat.terminal import new_table, print_whole
+from pdqat.terminal import PlainConsole, new_table, print_whole
 
 
-def write_frontier(points: Sequence[Point], path: Path, console: Console) -> None:
+def write_frontier(points: Sequence[Point], path: Path, console: PlainConsole) -> None:
     """Print the curve, and write it as JSON and, where matplotlib is installed, as pictures beside it."""
     table = new_table()
     metric = points[0].metric
@@ -23,19 +22,23 @@ def write_frontier(points: Sequence[Point], path: Path, console: Console) -> Non
         numbers = (f"{point.average_bits:.2f}", f"{point.kilobytes:.1f}", f"{point.solution.cost:.4g}")
         table.add_row(*numbers, metric.text(point.score))
     print_whole(console, table)
-    content = [
+    write_atomically(path, (json.dumps(frontier_entries(points), indent=1) + "\n").encode())
+    drawn = _draw(points, path)
+    console.print(f"written: {', '.join(map(str, [path, *drawn]))}", soft_wrap=True)
+
+
+def frontier_entries(points: Sequence[Point]) -> list[dict[str, Any]]:
+    """The curve as plain values, one entry a plan."""
+    return [
         {
             "average_bits": point.average_bits,
             "kilobytes": point.kilobytes,
             "predicted_cost": point.solution.cost,
-            metric.name: point.score,
+            point.metric.name: point.score,
             "layers": {layer: str(precision) for layer, precision in point.solution.precisions.items()},
         }
         for point in points
     ]
-    write_atomically(path, (json.dumps(content, indent=1) + "\n").encode())
-    drawn = _draw(points, path)
-    console.print(f"written: {', '.join(map(str, [path, *drawn]))}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _draw(points: Sequence[Point], path: Path) -> list[Path]:

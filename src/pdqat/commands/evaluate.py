@@ -1,15 +1,13 @@
 """`pdqat eval`."""
 
 import argparse
-import json
-
-from rich.console import Console
 
 from pdqat.config.trained import Trained
 from pdqat.errors import InputError
 from pdqat.evaluation import evaluate
 from pdqat.evidence import bound_tables, score_table
-from pdqat.terminal import print_whole
+from pdqat.printing import say_as_json
+from pdqat.terminal import PlainConsole, print_whole
 
 
 def run(options: argparse.Namespace) -> None:
@@ -21,9 +19,9 @@ def run(options: argparse.Namespace) -> None:
     measured = evaluate(trained.problem, batches)
     if options.json:
         scores = {"metric": measured.metric.name, measured.metric.name: measured.scores}
-        print(json.dumps({"part": options.part, **scores, "constraints": measured.constraints}, indent=2))
+        say_as_json({"part": options.part, **scores, "constraints": measured.constraints})
         return
-    console = Console()
+    console = PlainConsole()
     title = f"{measured.metric.name.replace('_', ' ')} on {options.part} images"
     print_whole(console, score_table(measured.metric, {measured.metric.name: measured.scores}, title))
     for table in bound_tables(measured.constraints, measured.plans):

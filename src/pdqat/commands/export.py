@@ -3,29 +3,44 @@
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-
 from pdqat.batches import Batches
 from pdqat.config.trained import Trained
 from pdqat.deployment.export import export
 from pdqat.deployment.formats import FORMATS
+from pdqat.deployment.microcontroller.beside import measure_beside
+from pdqat.deployment.microcontroller.measurement import CoreMeasurement
+from pdqat.runs.exports_file import note_exported, note_on_core
+from pdqat.runs.folder import check_no_file_of_a_run
+from pdqat.terminal import PlainConsole
 
 
 def run(options: argparse.Namespace) -> None:
     """Write the file and show what was found."""
-    console = Console()
+    path = options.out or options.run / FORMATS[options.format].file
+    check_no_file_of_a_run(path)
+    console = PlainConsole()
     with console.status("opening the run") as status:
         trained = open_trained(options, options.run, "export")
         report = export(
             trained.problem.net,
-            options.out or options.run / FORMATS[options.format].file,
+            path,
             trained.example,
             check=test_batches(trained),
             format=options.format,
             pack=options.pack,
             tell=status.update,
         )
-    console.print(str(report), highlight=False, markup=False, soft_wrap=True)
+        told = [str(report)]
+        measured: dict[str, CoreMeasurement] = {}
+        if FORMATS[options.format].is_folder:
+            status.update("running on the emulated Arm core")
+            measured, text = measure_beside(report.path, trained.problem.net, trained.example)
+            told.append(text)
+    if options.plan is None:
+        note_exported(trained.run, path, report)
+        if measured:
+            note_on_core(trained.run, path, measured)
+    console.print("\n".join(told), soft_wrap=True)
 
 
 def open_trained(options: argparse.Namespace, run: Path, purpose: str) -> Trained:

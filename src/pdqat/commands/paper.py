@@ -4,8 +4,6 @@ import argparse
 import fnmatch
 from pathlib import Path
 
-from rich.console import Console
-
 from pdqat import data
 from pdqat.config.device import available
 from pdqat.errors import InputError
@@ -18,6 +16,7 @@ from pdqat.paper.protocols import PROTOCOLS, own_protocol
 from pdqat.paper.show import show
 from pdqat.paper.suites import cells
 from pdqat.process import cores
+from pdqat.terminal import PlainConsole
 
 
 def _where(options: argparse.Namespace) -> tuple[Protocol, Path]:
@@ -45,12 +44,12 @@ def run(options: argparse.Namespace) -> None:
     ray = options.executor == "ray"
     threads = 1 if ray else max(1, cores() // (options.jobs or 1))
     matrix = Matrix(_wanted(options, protocol), protocol, folder, options.amp)
-    console = Console()
+    console = PlainConsole()
     if options.list:
         matrix.check()
         for state in matrix.states():
             done = "finished" if state.finished else f"{state.done} of {state.epochs} epochs"
-            console.print(f"{state.cell.name}: {done}", highlight=False)
+            console.print(f"{state.cell.name}: {done}")
         return
     resources = Resources(threads, options.device)
     if not ray and not all(state.finished for state in matrix.states()):
@@ -64,9 +63,9 @@ def run(options: argparse.Namespace) -> None:
         stop.add_note(options.as_typed)
         raise
     seen = f"pdqat paper show {options.suite} --protocol {protocol.name} --folder {folder}"
-    console.print(f"all {len(matrix.cells)} cells are finished; see them with: {seen}", highlight=False, markup=False)
+    console.print(f"all {len(matrix.cells)} cells are finished; see them with: {seen}")
 
 
 def show_suite(options: argparse.Namespace) -> None:
     """Show what is finished of a suite."""
-    show(options.suite, *_where(options), Console())
+    show(options.suite, *_where(options), PlainConsole())

@@ -1,15 +1,13 @@
 """`pdqat sensitivity`."""
 
 import argparse
-import json
 from dataclasses import asdict
 
-from rich.console import Console
-
 from pdqat.config.trained import Trained
+from pdqat.printing import say, say_as_json
 from pdqat.sensitivity import rank
 from pdqat.sensitivity.ranking import NOTE
-from pdqat.terminal import is_limited, print_whole
+from pdqat.terminal import PlainConsole, is_limited, print_whole
 
 
 def run(options: argparse.Namespace) -> None:
@@ -18,10 +16,10 @@ def run(options: argparse.Namespace) -> None:
     history, batches = trained.history(), trained.loaders.validation
     ranking = rank(trained.problem, batches, options.rank, samples=options.images, history=history)
     if options.json:
-        print(json.dumps([asdict(layer) for layer in ranking.layers], indent=2))
+        say_as_json([asdict(layer) for layer in ranking.layers])
     elif options.csv:
-        print(ranking.csv(), end="")
+        say(ranking.csv(), end="")
     else:
-        console = Console()
+        console = PlainConsole()
         print_whole(console, ranking.table())
-        console.print(NOTE, soft_wrap=not is_limited(console), highlight=False)
+        console.print(NOTE, soft_wrap=not is_limited(console))

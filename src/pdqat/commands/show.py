@@ -1,31 +1,25 @@
 """`pdqat show`."""
 
 import argparse
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from pdqat.errors import InputError
+from pdqat.printing import say_as_json
 from pdqat.runs.folder import Run
-from pdqat.terminal import print_whole
+from pdqat.terminal import PlainConsole, print_whole
 from pdqat.training.summary import summary_parts
 
 
-def show_summary(console: Console, summary: Mapping[str, Any], folder: str) -> None:
+def show_summary(console: PlainConsole, summary: Mapping[str, Any], folder: str) -> None:
     """The tables at the end of a run."""
-    try:
-        parts = summary_parts(summary)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
-        raise InputError(f"{folder}/summary.json is damaged: it holds no summary ({type(error).__name__})") from error
-    for part in parts:
+    for part in summary_parts(summary):
         if isinstance(part, Table):
             print_whole(console, part)
         else:
-            console.print(part, highlight=False)
-    console.print(f"run folder: {folder}", highlight=False, soft_wrap=True, markup=False)
+            console.print(part)
+    console.print(f"run folder: {folder}", soft_wrap=True)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -33,6 +27,6 @@ def run(options: argparse.Namespace) -> None:
     shown = Run.open(options.run)
     summary = shown.summary()
     if options.json:
-        print(json.dumps(summary, indent=2))
+        say_as_json(summary)
     else:
-        show_summary(Console(), summary, str(shown.path))
+        show_summary(PlainConsole(), summary, str(shown.path))

@@ -1,19 +1,23 @@
 """`pdqat train`."""
 
 import argparse
+import os
 import shlex
+from contextlib import ExitStack
 from typing import Any
 
-from rich.console import Console
-
+from pdqat.commands.report import report_training
 from pdqat.commands.show import show_summary
-from pdqat.config.new_run import Given, Ready, new_run, stopped_run
+from pdqat.config.new_run import Given, Ready, new_run, shared_run, stopped_run
 from pdqat.config.own_code import is_own
 from pdqat.config.train_config import Method
 from pdqat.config.training import trainer_of
-from pdqat.errors import InputError
+from pdqat.distributed import from_first, is_first, joined, noticing_losses, processes
+from pdqat.errors import InputError, LostProcessError
 from pdqat.flags.config_flags import given_flags
 from pdqat.process import keep_freed_memory
+from pdqat.terminal import PlainConsole
+from pdqat.training.history import History
 from pdqat.training.progress import TrainingProgress
 
 OWN_CODE = ("model", "data")
@@ -21,51 +25,68 @@ OWN_CODE = ("model", "data")
 
 def run(options: argparse.Namespace) -> None:
     """Train into a run folder, and show how it ended."""
-    ready = _ready(options, given_flags(options))
-    keep_freed_memory()
-    console = Console()
+    continuing = None if options.resume is None else options.as_typed
     try:
-        summary = _trained(ready, console)
-    except KeyboardInterrupt as stop:
-        stop.add_note(_continuing(ready))
+        with joined():
+            ready = _ready(options, given_flags(options))
+            continuing = _continuing(ready)
+            keep_freed_memory()
+            console = PlainConsole(quiet=not is_first())
+            with noticing_losses():
+                history = _trained(ready, options.as_typed, console)
+            is_writing = is_first()
+        continuing = shlex.join(["pdqat", "show", str(ready.run.path)])
+        show_summary(console, history.summary, str(ready.run.path))
+        if is_writing:
+            report_training(ready, history, console)
+    except (KeyboardInterrupt, LostProcessError) as stop:
+        if continuing is not None:
+            stop.add_note(continuing)
         raise
-    show_summary(console, summary, str(ready.run.path))
 
 
-def _trained(ready: Ready, console: Console) -> dict[str, Any]:
-    with ready.run.locked():
+def _trained(ready: Ready, command: str, console: PlainConsole) -> History:
+    with ExitStack() as stack:
+        from_first(lambda: stack.enter_context(ready.run.locked()))
         progress = TrainingProgress(console)
+        if ready.run.starts_anew is not None:
+            console.print(ready.run.starts_anew, soft_wrap=True)
         trainer = trainer_of(ready.run, ready.config, ready.loaders, ready.problem, [progress])
+        if is_first():
+            ready.run.note_command(command)
         _say_left_alone(console, ready)
         if trainer.compile_problem is not None:
-            console.print(f"Training without --compile: {trainer.compile_problem}", markup=False)
+            console.print(f"Training without --compile: {trainer.compile_problem}")
         with progress:
-            return trainer.train().summary
+            return trainer.train()
 
 
 def _continuing(ready: Ready) -> str:
     """The command that continues the run; own code has to be named again."""
     names = {name: getattr(ready.config, name) for name in OWN_CODE}
     own = [word for name, path in names.items() if is_own(path) for word in (f"--{name}", path)]
-    return shlex.join(["pdqat", "train", "--resume", str(ready.run.path), *own])
+    here = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    start = ["pdqat"] if processes() == 1 else ["torchrun", "--nproc-per-node", here, "-m", "pdqat"]
+    return shlex.join([*start, "train", "--resume", str(ready.run.path), *own])
 
 
 def _ready(options: argparse.Namespace, flags: dict[str, Any]) -> Ready:
     if options.resume is None:
         plan, source = options.plan_file, options.source
-        return new_run(Given(flags, options.config, options.preset, plan, source, options.out))
+        given = Given(flags, options.config, options.preset, plan, source, options.out)
+        return new_run(given) if processes() == 1 else shared_run(given)
     others = [name for name in flags if name not in OWN_CODE]
     if others or options.config or options.preset or options.out or options.plan_file or options.source:
         raise InputError("--resume takes everything from the run folder: give no other option with it")
     return stopped_run(options.resume, flags.get("model"), flags.get("data"))
 
 
-def _say_left_alone(console: Console, ready: Ready) -> None:
+def _say_left_alone(console: PlainConsole, ready: Ready) -> None:
     if ready.config.method is Method.FULL:
         return
     net = ready.problem.net
     low = [layer for layer in net.layers if any(layer in plan.low_layers for plan in net.plans.values())]
     full = {layer: "full precision by the plan" for layer in net.layers if layer not in low}
-    console.print(f"{len(low)} layers quantised; in full precision:", highlight=False)
+    console.print(f"{len(low)} layers quantised; in full precision:")
     for name, reason in (full | net.left_alone).items():
-        console.print(f"  {name}: {reason}", highlight=False, soft_wrap=True, markup=False)
+        console.print(f"  {name}: {reason}", soft_wrap=True)

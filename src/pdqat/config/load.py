@@ -50,7 +50,7 @@ def load(
         duals: the dual rule, if it was of an own class.
         teacher: the teacher that outputs were held to, if there was one.
 
-    Example:
+    Examples:
         >>> import pdqat, tempfile, torch
         >>> def build():
         ...     return nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2))

@@ -20,7 +20,7 @@ from pdqat.training.settings import epoch_seed
 
 EVALUATION_BATCH = 500
 EXAMPLE_SAMPLES = 64
-OWN_OPTIONS = ("data_path", "image_size", "train_images", "validation", "augment", "batch_size", "seed")
+OWN_OPTIONS = ("data_path", "image_size", "train_images", "validation", "augment", "normalize", "batch_size", "seed")
 """What a data function of own code may take by name."""
 
 
@@ -57,6 +57,9 @@ def loaders_of(config: TrainConfig) -> Loaders:
 
 
 def _of_dataset(config: TrainConfig, dataset: Dataset, device: torch.device) -> Loaders:
+    if not config.normalize:
+        channels = len(dataset.mean)
+        dataset = dataclasses.replace(dataset, mean=(0.0,) * channels, std=(1.0,) * channels)
     training, validation = data.split(dataset, config.validation, config.seed)
     if config.train_images is not None and config.train_images > len(training):
         raise InputError(f"train_images is {config.train_images}, but there are only {len(training)} to train on")

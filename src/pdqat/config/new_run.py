@@ -15,9 +15,11 @@ from pdqat.config.presets import config_of, resolve_config
 from pdqat.config.problem import problem_of
 from pdqat.config.train_config import TrainConfig
 from pdqat.config.training import check_stages
+from pdqat.distributed import from_first, is_restarted, processes
 from pdqat.errors import InputError
 from pdqat.process import check_compiler
-from pdqat.runs.folder import Run, read_toml
+from pdqat.runs.folder import Run, check_new
+from pdqat.runs.forms import read_toml
 from pdqat.runs.plan_file import PlanModel, check_model, read_plan
 from pdqat.task import Problem
 
@@ -48,17 +50,13 @@ class Ready:
 
 def new_run(given: Given) -> Ready:
     """Make a run folder with the resolved configuration, once everything that it names has been built."""
-    config = resolve_config(given.preset, _options(given), given.flags)
-    config = dataclasses.replace(
-        config, data_path=_absolute(config.data_path), init=_absolute(config.init), teacher=_absolute(config.teacher)
-    )
+    config = _resolved(given)
     _check_flags(config, given)
     if given.plan is not None:
         check_model(given.plan, PlanModel(config.model, config.width))
     name = f"{_word(config.data)}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
     folder = given.out or Path("runs") / name
-    if folder.exists():
-        raise InputError(f"{folder} exists; give another --out, or continue that run with --resume {folder}")
+    check_new(folder)
     loaders = loaders_of(config)
     _check_own_options(config, given, loaders)
     problem = problem_of(config, loaders)
@@ -69,9 +67,26 @@ def new_run(given: Given) -> Ready:
     check_stages(config, problem)  # before there is a folder
     if config.compile and not config.compile_fallback:
         check_compiler()
-    run = Run.create(folder)
-    run.write_options(config.as_options())
+    run = Run.create(folder, lambda new: new.write_options(config.as_options()))
     return Ready(run, config, loaders, problem)
+
+
+def shared_run(given: Given) -> Ready:
+    """A run that several processes train: the first one makes the folder, the others open it; collective.
+
+    Where torchrun starts them again it is the same command, so the folder that it made is continued.
+    """
+    out, model, data = given.out, given.flags.get("model"), given.flags.get("data")
+    if out is None:
+        raise InputError(f"{processes()} processes train one run: name its folder with --out")
+    made: list[Ready] = []
+    from_first(lambda: made.append(stopped_run(out, model, data) if _is_begun(given, out) else new_run(given)))
+    return made[0] if made else stopped_run(out, model, data)
+
+
+def _is_begun(given: Given, out: Path) -> bool:
+    """Whether torchrun's first try has made this folder; a folder of other options was there before."""
+    return is_restarted() and out.exists() and config_of(Run.open(out)) == _resolved(given)
 
 
 def stopped_run(path: Path, model: str | None = None, data: str | None = None) -> Ready:
@@ -88,9 +103,16 @@ def stopped_run(path: Path, model: str | None = None, data: str | None = None) -
     return Ready(run, config, loaders, problem_of(config, loaders))
 
 
+def _resolved(given: Given) -> TrainConfig:
+    config = resolve_config(given.preset, _options(given), given.flags)
+    return dataclasses.replace(
+        config, data_path=_absolute(config.data_path), init=_absolute(config.init), teacher=_absolute(config.teacher)
+    )
+
+
 def _options(given: Given) -> dict[str, Any]:
     """What --from, --config and --plan say, the later over the earlier."""
-    file = modern(read_toml(given.config)) if given.config else {}
+    file = modern(_file(given.config)) if given.config else {}
     if given.config is not None:
         for name in ("model", "data"):
             check_named_on_the_command_line(name, file.get(name), given.flags.get(name), given.config)
@@ -116,6 +138,13 @@ def _options(given: Given) -> dict[str, Any]:
         plan = {"plan": {layer: str(precision) for layer, precision in precisions.items()}}
         plan |= {} if pinned else {"layers": {}}
     return {**before, **file, **start, **plan}
+
+
+def _file(path: Path) -> dict[str, Any]:
+    try:
+        return read_toml(path.read_bytes(), path)
+    except OSError as error:
+        raise InputError(f"can't read the configuration {path}: {error.strerror or error}") from error
 
 
 def _check_flags(config: TrainConfig, given: Given) -> None:

@@ -5,8 +5,21 @@ from typing import Any
 
 from pdqat.errors import InputError
 
-FORMER: dict[str, Any] = {"norm_batches": 0}
-"""What runs did before there was a key for it, where that is not today's default."""
+FORMER: dict[str, Any] = {
+    "accumulate": 1,
+    "dual_restart": False,
+    "ends": "full",
+    "norm_batches": 0,
+    "normalize": True,
+    "objective": "full",
+    "progressive": [],
+    "sync_norms": True,
+    "view_sample": 1.0,
+    "warm_up": 0.0,
+}
+"""What runs did before there was a key for it. Any other key that a run's own file lacks was lost."""
+RENAMED = {"take_over": "carry", "tied_norms": "norm"}
+"""The earlier keys that today's are made of."""
 NORMS = ("ste", "exact", "tied")
 
 

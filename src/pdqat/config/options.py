@@ -60,6 +60,11 @@ def between(low: float, high: float) -> Callable[[Any], str | None]:
     return check
 
 
+def file_name(value: str | None) -> str | None:
+    """Of a file or folder, or none."""
+    return "must name a file or folder" if value is not None and (not value or "\0" in value) else None
+
+
 def device_name(value: str) -> str | None:
     """Where torch can compute."""
     return (
@@ -70,6 +75,15 @@ def device_name(value: str) -> str | None:
 def part(value: float | None) -> str | None:
     """Of a whole, or none."""
     return None if value is None or 0 < value <= 1 else "must be above 0 and at most 1"
+
+
+def precision(value: str) -> str | None:
+    """One precision."""
+    try:
+        Precision.parse(value)
+    except InputError:
+        return "must be a precision: a number of bits from 1 to 8, 'w4a8', 'w4', 'a8' or 'full'"
+    return None
 
 
 def precisions(value: Any) -> str | None:
@@ -100,6 +114,8 @@ def tolerances(value: Mapping[str, float]) -> str | None:
 
 def typed(name: str, value: Any, hint: Any) -> Any:
     """The value in the field's type, or a sentence that says what the type is."""
+    if isinstance(value, int) and abs(value) >= 2**63:
+        raise InputError(f"{name} is too large; whole numbers must be below 2^63")
     if get_origin(hint) in (Union, types.UnionType):
         return (
             None if value is None else typed(name, value, next(arg for arg in get_args(hint) if arg is not type(None)))
@@ -116,8 +132,6 @@ def typed(name: str, value: Any, hint: Any) -> Any:
         if value not in list(hint):
             raise InputError(f"{name} must be one of {', '.join(hint)}{did_you_mean(value, hint)}, not {value!r}")
         return hint(value)
-    if isinstance(value, int) and abs(value) >= 2**63:
-        raise InputError(f"{name} is too large; whole numbers must be below 2^63")
     if hint is str and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if hint is float and isinstance(value, int) and not isinstance(value, bool):

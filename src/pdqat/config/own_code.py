@@ -18,9 +18,9 @@ from pdqat.suggestions import did_you_mean
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
 
-def is_own(name: str) -> bool:
-    """Whether a name of a model or data set is an import path."""
-    return ":" in name
+def is_own(name: object) -> bool:
+    """Whether a name of a model or data set is an import path; in a file it may be no text at all."""
+    return isinstance(name, str) and ":" in name
 
 
 def named_or_own(names: Sequence[str]) -> Callable[[str], str | None]:

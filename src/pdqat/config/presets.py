@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from pdqat.config.old_keys import FORMER, modern
+from pdqat.config.old_keys import FORMER, RENAMED, modern
 from pdqat.config.train_config import TrainConfig
 from pdqat.errors import InputError
 from pdqat.precision import Precision
@@ -44,13 +44,17 @@ PRESETS: dict[str, dict[str, Any]] = {
         "milestones": [0.5, 0.75, 0.9],
         "decay": 0.1,
     },
-    "deployable": {"quantizer": "dorefa-int8", "integer_sums": True},
+    "deployable": {"quantizer": "dorefa-bytes", "integer_sums": True, "ends": "8", "normalize": False},
 }
 
 
 def config_of(run: Run) -> TrainConfig:
-    """The configuration of a run of the command line."""
-    return resolve_config(None, {**FORMER, **run.options()}, {})
+    """The configuration of a run of the command line; raises InputError if a key is missing, whatever its default."""
+    options = {**FORMER, **run.options()}
+    lost = [key for key in TrainConfig().as_options() if key not in options and RENAMED.get(key) not in options]
+    if lost:
+        raise InputError(f"{run.config_file} is damaged: it has no {', '.join(lost)}")
+    return resolve_config(None, options, {})
 
 
 def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[str, Any]) -> TrainConfig:

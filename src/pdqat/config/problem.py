@@ -51,6 +51,7 @@ def problem_of(config: TrainConfig, loaders: Loaders) -> Problem:
         loaders.example,
         plan if config.plan else config.bits,
         layers={} if config.plan else config.layers,
+        ends=config.ends,
         quantizer=config.quantizer,
         tied_norms=config.tied_norms,
         integer_sums=config.integer_sums,

@@ -55,7 +55,7 @@ class TrainConfig:
         f"data set: {', '.join(words.DATA)}, or an own function as package.module:function",
         named_or_own(words.DATA),
     )
-    data_path: str | None = option(None, "archive or folder of the data; needed for 'folder'")
+    data_path: str | None = option(None, "archive or folder of the data; needed for 'folder'", options.file_name)
     image_size: int = option(
         32,
         "height and width to which images of 'folder' are resized, and those of CIFAR averaged: a divisor of 32",
@@ -64,6 +64,9 @@ class TrainConfig:
     train_images: int | None = option(None, "use only so many training images, for quick trials", options.at_least(2))
     validation: float = option(0.1, "part of the training images held out for validation", options.between(0, 1))
     augment: bool = option(True, "random flips and crops, as suits the data set")
+    normalize: bool = option(
+        True, "give images mean 0 and deviation 1; without it they lie from 0 to 1, where 8 bits hold them exactly"
+    )
 
     model: str = option(
         "preresnet-small",
@@ -71,7 +74,9 @@ class TrainConfig:
         named_or_own(words.MODELS),
     )
     width: int = option(1, "factor on the number of channels", options.at_least(1))
-    init: str | None = option(None, "start from the weights in this file (safetensors, torch, or a run's checkpoint)")
+    init: str | None = option(
+        None, "start from the weights in this file (safetensors, torch, or a run's checkpoint)", options.file_name
+    )
     take_over: bool = option(
         False, "take over the multipliers and low-precision norms of the run's checkpoint in init too"
     )
@@ -80,6 +85,7 @@ class TrainConfig:
         ["2"], "precision of each plan: 1 to 8, w4a8, w4, a8; several are trained at once", options.precisions
     )
     layers: dict[str, str] = option({}, "precision by layer name or pattern, for example head=8", options.precisions)
+    ends: str = option("full", "precision of first and last layers that no rule names", options.precision)
     plan: dict[str, str] = option(
         {}, "precision of each layer, as pdqat plan wrote it; takes the place of bits and layers", options.precisions
     )
@@ -122,6 +128,7 @@ class TrainConfig:
     teacher: str | None = option(
         None,
         "hold outputs to those of a trained network: the folder of a run, or a file of this model's weights",
+        options.file_name,
     )
     level: Level = option(Level.LAYER, "what the constraints below the output speak of")
     blocks: list[str] = option([], "names of the blocks, for level 'block'")
@@ -209,6 +216,9 @@ class TrainConfig:
     amp: bool = option(False, "train in bfloat16 (autocast); losses, distances and evaluations stay in float32")
     compile: bool = option(False, "compile training and evaluation with torch.compile")
     compile_fallback: bool = option(False, "where torch.compile does not work, train without it instead of stopping")
+    sync_norms: bool = option(
+        True, "in several processes (torchrun), take the statistics of batch norms from all shares of a batch"
+    )
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))

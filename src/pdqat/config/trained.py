@@ -16,7 +16,6 @@ from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.precision import MIXED, BitPlan
 from pdqat.runs.checkpoints import load_checkpoint
-from pdqat.runs.entries import has_evidence
 from pdqat.runs.folder import Run
 from pdqat.runs.plan_file import PlanModel, check_model, read_plan
 from pdqat.task import Problem
@@ -98,14 +97,11 @@ class Trained:
     def history(self) -> list[dict[str, Any]]:
         """The epochs' entries up to the chosen one; raises InputError if the file does not belong to the run."""
         summary, metrics, file = self.run.summary(), self.run.metrics(), self.run.metrics_file
-        if not metrics or len(metrics) != summary.get("epochs"):
+        if not metrics or len(metrics) != summary["epochs"]:
             raise InputError(
-                f"{file} is missing or damaged: it holds {len(metrics)} epochs, the run's summary "
-                f"{summary.get('epochs')}"
+                f"{file} is missing or damaged: it holds {len(metrics)} epochs, the run's summary {summary['epochs']}"
             )
-        if not all(has_evidence(entry) for entry in metrics):
-            raise InputError(f"{file} is damaged: not every line is an epoch's, with its constraints")
-        upto = metrics[: summary.get("chosen_epoch", len(metrics))]
+        upto = metrics[: summary["chosen_epoch"]]
         places = [entry["where"] for entry in upto[-1]["constraints"]] if upto else []
         if isinstance(self.problem, Lagrangian) and places != [bound.where for bound in self.problem.bounds]:
             raise InputError(f"{file} is damaged: its chosen epoch has not the constraints of the run's plan")

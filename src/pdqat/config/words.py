@@ -10,7 +10,10 @@ MODELS = (
     *("preresnet8", "preresnet20", "preresnet32", "preresnet56", "preresnet-small"),
     *("resnet20", "resnet32", "resnet56"),
 )
-QUANTIZERS = ("dorefa", "dorefa-unscaled", "dorefa-int8", "dorefa-lsq", "uniform", "uniform-channel", "lsq")
+QUANTIZERS = (
+    *("dorefa", "dorefa-unscaled", "dorefa-int8", "dorefa-bytes", "dorefa-lsq"),
+    *("normal", "uniform", "uniform-channel", "lsq"),
+)
 GRADIENTS = ("exact", "norms", "straight-through")
 OBJECTIVES = ("full", "low")
 OUTPUT_DISTANCES = ("cross-entropy", "kl", "squared")
@@ -28,6 +31,7 @@ FORMATS = {
     "openvino": "the same for OpenVINO alone, with its binary kernel at 1 bit",
     "qonnx": "the simulated network for FPGA tools",
     "torch": "a program of torch.export",
+    "c": "a folder of plain C for machines without a runtime",
 }
 SUITES = (
     *("table1", "ablation-output", "ablation-layer", "figure1", "duals"),

@@ -40,7 +40,7 @@ def load(name: str, path: Path | None = None, size: int = 32) -> Dataset:
         path: the archive or folder of CIFAR, by default looked for in `default_folder()`; the folder for "folder".
         size: the height and width to which "folder" resizes images and CIFAR's are pooled, then a divisor of 32.
 
-    Example:
+    Examples:
         >>> load("digits").classes
         ('0', '1', '2', '3', '4', '5', '6', '7', '8', '9')
     """

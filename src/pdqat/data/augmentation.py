@@ -18,7 +18,7 @@ from pdqat.errors import InputError
 class Augmentation:
     """What training does to images: mirror each with probability 1/2 if `flip`, shift each by up to `padding` pixels.
 
-    Example:
+    Examples:
         >>> augment = Augmentation(flip=True, padding=4)
         >>> images = torch.zeros(16, 3, 32, 32, dtype=torch.uint8)
         >>> augment(images, torch.Generator().manual_seed(0)).shape

@@ -3,6 +3,8 @@
 Archives are read member by member into memory, by exact name; nothing in them is ever written to disk.
 """
 
+import gzip
+import io
 import tarfile
 import zlib
 from collections.abc import Iterator, Set
@@ -15,6 +17,9 @@ from pdqat.errors import InputError
 
 # The largest official file has 155 MB; a member that claims more isn't one of them and could fill the memory.
 _LARGEST_MEMBER = 200_000_000
+_LARGEST_UNPACKED = 400_000_000
+_LARGEST_READ = 1 << 20
+_MOST_MEMBERS = 1000
 
 
 @dataclass(frozen=True)
@@ -105,9 +110,7 @@ def _read_archive(layout: Layout, path: Path) -> dict[str, bytes]:
                 continue
             if member.size > _LARGEST_MEMBER:
                 raise InputError(f"{file} in {path} has {member.size} bytes, far more than the official file.")
-            stream = archive.extractfile(member)
-            assert stream is not None, "a regular file always has a stream"
-            found[file] = stream.read()
+            found[file] = content_of(archive, member)
             if len(found) == len(layout.files):
                 break
     _require_all(layout, found.keys(), path)
@@ -133,11 +136,62 @@ def _require_all(layout: Layout, present: Set[str], path: Path) -> None:
         raise InputError(f"{path} lacks {', '.join(missing)}; the data set consists of {', '.join(layout.files)}.")
 
 
+class _Bounded(gzip.GzipFile):
+    """Unpacks no more than an official archive holds, and hands out no more at once than one of its files has.
+
+    Names in the headers of an archive can be of any length, and tarfile reads them whole.
+    """
+
+    def read(self, size: int | None = -1) -> bytes:
+        """As of any file."""
+        if size is None or size < 0 or size > _LARGEST_READ:
+            raise tarfile.ReadError(f"it has a header of {size} bytes")
+        return super().read(size)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """As of any file, from its beginning."""
+        if offset > _LARGEST_UNPACKED:
+            raise tarfile.ReadError(f"it holds more than {_LARGEST_UNPACKED / 1e6:.0f} MB")
+        return super().seek(offset, whence)
+
+
+class _Archive(tarfile.TarFile):
+    """Of few members."""
+
+    _read = 0
+
+    def next(self) -> tarfile.TarInfo | None:
+        """The next member."""
+        self._read += 1
+        if self._read > _MOST_MEMBERS:
+            raise tarfile.ReadError(f"it has more than {_MOST_MEMBERS} members")
+        return super().next()
+
+
 @contextmanager
 def open_archive(path: Path) -> Iterator[tarfile.TarFile]:
     """Open a .tar.gz archive for reading; whatever shows it to be damaged becomes an InputError."""
     try:
-        with tarfile.open(path, "r:gz") as archive:
+        with _Bounded(path) as unpacked, _Archive(fileobj=unpacked) as archive:
             yield archive
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
+    except InputError:
+        raise
+    except (
+        OSError,
+        EOFError,
+        tarfile.TarError,
+        zlib.error,
+        ValueError,
+        ArithmeticError,
+        LookupError,
+        RecursionError,
+    ) as error:
+        # tarfile lets through what int() and decode() make of odd headers
         raise InputError(f"{path} is not a whole .tar.gz archive: {error}.") from error
+
+
+def content_of(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    """The bytes of a regular file in an archive."""
+    stream = archive.extractfile(member)
+    assert stream is not None, "a regular file always has a stream"
+    return b"".join(iter(lambda: stream.read(_LARGEST_READ), b""))

@@ -91,7 +91,7 @@ def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, 
 
     A channel that has the same value everywhere gets the standard deviation 1, so that dividing by it is harmless.
 
-    Example:
+    Examples:
         >>> channel_statistics(torch.tensor([0, 255], dtype=torch.uint8).view(2, 1, 1, 1))
         ((0.5,), (0.5,))
     """

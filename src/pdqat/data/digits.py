@@ -15,7 +15,7 @@ from pdqat.errors import InputError
 def digits() -> Dataset:
     """Return scikit-learn's 1,797 digits as bytes; every fifth image of each class is a test image.
 
-    Example:
+    Examples:
         >>> digits().images.shape[1:]
         torch.Size([1, 8, 8])
     """

@@ -1,6 +1,5 @@
 """Get CIFAR-10 or CIFAR-100 over the network, verified, so that an interrupted attempt leaves nothing half done."""
 
-import os
 import tempfile
 import urllib.request
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from pdqat.data.checksums import verify_file
 from pdqat.data.cifar_classes import CIFAR10_CLASSES
 from pdqat.data.cifar_files import CIFAR10_BINARY, CIFAR100_PYTHON, Layout, read
 from pdqat.data.npm_package import cifar10_from_npm
-from pdqat.disk import sync_folder
+from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 
 _SITE = "https://www.cs.toronto.edu/~kriz"
@@ -47,7 +46,7 @@ def fetch(name: str, folder: Path, report: Report) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
             contents = _from_any_source(name, layout, Path(scratch), report)
-            _store(contents, Path(scratch), target)
+            _store(contents, target)
     except OSError as error:
         raise InputError(f"{folder} can't be written to: {error}.") from error
     report(f"{target} is complete")
@@ -101,16 +100,9 @@ def _from_site(layout: Layout, scratch: Path, report: Report) -> dict[str, bytes
     return read(layout, archive)
 
 
-def _store(contents: dict[str, bytes], scratch: Path, target: Path) -> None:
-    """Write each file beside the target folder and rename it into place once it is safely on the disk."""
+def _store(contents: dict[str, bytes], target: Path) -> None:
     if target.name == CIFAR10_BINARY.folder:
         contents = {**contents, "batches.meta.txt": "\n".join((*CIFAR10_CLASSES, "")).encode()}
     target.mkdir(exist_ok=True)
     for name, content in contents.items():
-        written = scratch / name
-        with written.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        written.replace(target / name)
-    sync_folder(target)
+        write_atomically(target / name, content)

@@ -64,7 +64,10 @@ def _load(folders: dict[str, list[Path]], classes: tuple[str, ...], size: int, p
     files = [(file, label) for label, name in enumerate(classes) for file in folders.get(name, [])]
     if not files:
         raise InputError(f"{part} has no images in its class folders; allowed are {', '.join(FORMATS)}.")
-    images = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
+    try:
+        images = torch.empty(len(files), 3, size, size, dtype=torch.uint8)
+    except RuntimeError as error:
+        raise InputError(f"there is no memory for {len(files)} images of {size} x {size} pixels ({part}).") from error
     for row, (file, _) in enumerate(files):
         images[row] = torch.from_numpy(_square(file, size)).permute(2, 0, 1)
     return images, torch.tensor([label for _, label in files])

@@ -15,7 +15,7 @@ class Batches:
     Each pass over it is one epoch. With a generator every epoch has a new random order, and `augmentation` draws from
     the same generator: its state is all there is to save to continue a run exactly.
 
-    Example:
+    Examples:
         >>> images = torch.zeros(10, 1, 8, 8, dtype=torch.uint8)
         >>> batches = Batches(images, torch.arange(10), mean=(0.5,), std=(0.25,), batch_size=4)
         >>> [len(y) for x, y in batches]

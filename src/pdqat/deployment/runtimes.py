@@ -10,7 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pdqat import telemetry
 from pdqat.errors import InputError
+from pdqat.patience import within
+
+telemetry.turn_off()  # before any of them is imported
 
 ONNX_RUNTIME, OPENVINO = "onnxruntime", "openvino"
 
@@ -140,7 +144,7 @@ def load(name: str, path: Path, threads: int = 1) -> Session:
     if name not in installed():
         extra = "export" if name == ONNX_RUNTIME else "openvino"
         raise InputError(f"{name} is not installed: pip install 'pdqat[{extra}]'")
-    return RUNTIMES[name](path, threads)
+    return within(lambda: RUNTIMES[name](path, threads), f"loading {path} into {name}")
 
 
 def arrays(tensors: Mapping[str, Tensor]) -> dict[str, np.ndarray]:
@@ -163,8 +167,12 @@ def outputs_of(session: Session, inputs: Mapping[str, Tensor], names: Iterable[s
 def read_model(core: Any, path: Path) -> Any:
     """A file in OpenVINO, which would try all of its other formats on an .xml of another kind."""
     refusal = f"{path} is damaged or not a model of OpenVINO's, or its .bin is missing"
-    if path.suffix == ".xml" and not re.match(rb"\s*(<\?xml[^>]*>)?\s*<net\b", path.read_bytes()[:1000]):
-        raise InputError(refusal)
+    if path.suffix == ".xml":
+        content = path.read_bytes()
+        if not re.match(rb"\s*(<\?xml[^>]*>)?\s*<net\b", content[:1000]):
+            raise InputError(refusal)
+        if re.search(rb"<\w*body\b", content):
+            raise InputError(f"{path} was not exported here: it holds graphs inside its graph")
     try:
         return core.read_model(path)
     except RuntimeError as error:

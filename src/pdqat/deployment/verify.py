@@ -30,6 +30,7 @@ from pdqat.deployment.bounds.simulated import SimulatedSpans
 from pdqat.deployment.bounds.span import Span, within_both
 from pdqat.deployment.choices import Choices, class_dim, compare_choices
 from pdqat.deployment.deployable import Deployable, Samples
+from pdqat.deployment.integer.frozen import LayerCodes
 from pdqat.deployment.integer.names import OUTPUT
 from pdqat.deployment.runtimes import Session, outputs_of
 from pdqat.deployment.witness import Witness
@@ -166,7 +167,7 @@ class _Tally:
     def _explained(self, samples: Samples, outputs: Outputs) -> tuple[Differences, Compared]:
         """Codes that are seen and outputs of the file, each beside its ends."""
         seen, read = self._opened.witness.look(samples), samples.read.values()
-        simulated = SimulatedSpans(self._model.followed.module, self._model.plan, self._most_off, seen.layers)
+        simulated = self._simulated_spans(seen.layers)
         ends = _by_name(simulated.run(*read))
         codes = Differences(simulated=simulated.codes)
         if self._opened.in_integers:
@@ -183,14 +184,13 @@ class _Tally:
             explained &= _lie_within(seen.outputs, ends)
         return codes, Compared.of(~same_codes, explained)
 
+    def _simulated_spans(self, given: LayerCodes | None) -> SimulatedSpans:
+        biases_off = self._model.frozen.biases_off if self._opened.in_integers else {}
+        return SimulatedSpans(self._model.followed.module, self._model.plan, self._most_off, given, biases_off)
+
     def _from_input(self, samples: Samples) -> dict[str, Span]:
         """The ends of outputs, carried on from the input."""
-        parts = [
-            _by_name(
-                SimulatedSpans(self._model.followed.module, self._model.plan, self._most_off).run(*some.read.values())
-            )
-            for some in samples.split(AT_ONCE)
-        ]
+        parts = [_by_name(self._simulated_spans(None).run(*some.read.values())) for some in samples.split(AT_ONCE)]
         return {
             name: Span(torch.cat([part[name].low for part in parts]), torch.cat([part[name].high for part in parts]))
             for name in parts[0]

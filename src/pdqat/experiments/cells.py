@@ -14,8 +14,6 @@ from pdqat.runs.entries import layer_multipliers
 from pdqat.runs.folder import Run
 
 FULL_PRECISION_BITS = 32
-MEASURED = "measured.json"
-"""What a cell's training writes last."""
 MACHINE = ("threads", "device", "amp")
 """What may differ between the machines that train a cell."""
 
@@ -101,7 +99,7 @@ class Cell:
 
     def is_finished(self, folder: Path) -> bool:
         """Whether it is trained and measured."""
-        return (self.run(folder).path / MEASURED).exists()
+        return self.run(folder).measured_file.exists()
 
     def config(self, protocol: Protocol, folder: Path) -> TrainConfig:
         """The configuration to train, once the cell that it needs is finished."""
@@ -132,7 +130,7 @@ class Cell:
     def damaged(self, folder: Path, what: str) -> InputError:
         """The error to raise when the cell is finished, but its files are not what was written."""
         run = self.run(folder)
-        measure = f"{MEASURED} in it to measure it again, or " if run.best.exists() else ""
+        measure = f"{run.measured_file.name} in it to measure it again, or " if run.best.exists() else ""
         return InputError(f"the cell {run.path} is damaged: {what}; remove {measure}the folder to train it again")
 
     def check(self, protocol: Protocol, folder: Path) -> None:

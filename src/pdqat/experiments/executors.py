@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from pdqat import telemetry
 from pdqat.errors import InputError
 
 LOG = "train.log"
@@ -106,6 +107,7 @@ class RayExecutor:
     """Trains every cell as a task of a Ray cluster, as many at once as it has processors or GPUs for."""
 
     def __init__(self, jobs: int | None, resources: Resources) -> None:
+        telemetry.turn_off()
         try:
             ray: Any = importlib.import_module("ray")
         except ImportError:

@@ -4,12 +4,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from pdqat.experiments.cells import Cell
 from pdqat.experiments.matrix import Status
-from pdqat.terminal import LiveDisplay
+from pdqat.terminal import LiveDisplay, PlainConsole
 
 
 class MatrixProgress(LiveDisplay):
@@ -18,16 +17,16 @@ class MatrixProgress(LiveDisplay):
     Where bars can't be drawn, a line when a cell starts, ends an epoch or is finished.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: PlainConsole) -> None:
         self._began = time.monotonic()
         self._at_start: float | None = None
         self._left = ""
         self._epochs: dict[str, int] = {}
         self._bars = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.fields[left]}", markup=False),
             console=console,
         )
         self._all = self._bars.add_task("cells", total=None, left="")
@@ -70,7 +69,7 @@ class MatrixProgress(LiveDisplay):
 
     def _say(self, text: str) -> None:
         left = f", {self._left}" if self._left else ""
-        self._console.print(text + left, highlight=False, markup=False, soft_wrap=True)
+        self._console.print(text + left, soft_wrap=True)
 
 
 def _duration(seconds: float) -> str:

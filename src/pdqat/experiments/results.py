@@ -1,29 +1,46 @@
 """What came of finished cells: one entry a cell, the numbers behind every table and figure."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from pdqat.config.presets import config_of
 from pdqat.config.train_config import Method
 from pdqat.errors import InputError
-from pdqat.experiments.cells import MEASURED, Cell
+from pdqat.experiments.cells import Cell
 from pdqat.experiments.protocol import Protocol
 from pdqat.layers import Distance
 from pdqat.precision import FULL
+from pdqat.runs.forms import read_json
 
 Entry = dict[str, Any]
 ENTRY = "entry.json"
 """What another program than ours writes about a cell that it has trained."""
-WRITTEN = (
-    *("cell", "protocol", "bits", "recipe", "seed", "width", "train_images", "epochs", "chosen_epoch"),
-    *("test_accuracy_low", "test_accuracy_full", "seconds", "processor", "amp"),
-)
 OUTPUT = "output"
 NOT_LAYERS = (OUTPUT, "loss")
 """The names of the output's and the task loss's bounds among the multipliers and slacks of an entry; the others are of
 layers."""
+
+
+class WrittenForm(msgspec.Struct):
+    """What is needed of such an entry."""
+
+    cell: str
+    protocol: str
+    bits: int
+    recipe: str
+    seed: int
+    width: int
+    train_images: int | None
+    epochs: int
+    chosen_epoch: int
+    test_accuracy_low: float
+    test_accuracy_full: float | None
+    seconds: float
+    processor: str
+    amp: bool
 
 
 def entries(cells: Iterable[Cell], protocol: Protocol, folder: Path) -> list[Entry]:
@@ -38,21 +55,15 @@ def written_entries(suite: str, protocol: Protocol, folder: Path) -> list[Entry]
 
 def _written(file: Path, protocol: Protocol) -> Entry:
     try:
-        entry = json.loads(file.read_text(encoding="utf-8"))
-        lost = [key for key in WRITTEN if key not in entry]
-        if lost:
-            raise ValueError(f"it has no {', '.join(lost)}")
-        for key in ("test_accuracy_low", "seconds"):
-            _number(entry[key])
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{file} is damaged: {error}; remove its folder to train it again") from error
+        entry: Entry = read_json(file.read_bytes(), WrittenForm, file)
+    except InputError as error:
+        raise InputError(f"{error}; remove its folder to train it again") from error
     if entry["protocol"] != protocol.name:
         raise InputError(
             f"{file} was trained under protocol {entry['protocol']!r}, not {protocol.name!r}; give another --folder, "
             "or remove its folder"
         )
-    checked: Entry = entry
-    return checked
+    return entry
 
 
 def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
@@ -60,11 +71,11 @@ def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
     run = cell.run(folder)
     if not run.summary_file.is_file():
         raise cell.damaged(folder, "it has no summary.json")
-    config, summary, metrics = config_of(run), run.summary(), run.metrics()
+    config = config_of(run)
     try:
-        measured = json.loads((run.path / MEASURED).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise cell.damaged(folder, f"{MEASURED} can't be read ({error})") from error
+        summary, metrics, measured = run.summary(), run.metrics(), run.measured()
+    except InputError as error:
+        raise cell.damaged(folder, str(error)) from error
     try:
         if len(metrics) != summary["epochs"]:
             raise ValueError(f"metrics.jsonl has {len(metrics)} of {summary['epochs']} epochs")
@@ -128,5 +139,5 @@ def _layer_distances(cell: Cell, distances: dict[str, dict[str, float]], plans: 
         low = {layer for plan in plans.values() for layer, precision in plan.items() if precision != str(FULL)}
         for kind in (Distance.SQUARED, Distance.RELATIVE):
             if {layer for layer, distance in distances[kind.value].items() if _number(distance) >= 0} != low:
-                raise ValueError(f"{MEASURED} lacks {kind.value} distances of layers")
+                raise ValueError(f"measured.json lacks {kind.value} distances of layers")
     return distances

@@ -7,7 +7,6 @@ beside the summary, is written last: a folder with it is a finished cell.
 """
 
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -23,12 +22,11 @@ from pdqat.config.presets import config_of
 from pdqat.config.problem import problem_of
 from pdqat.config.training import trainer_of
 from pdqat.constraints import LayerConstraint
-from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.evaluation import evaluate
-from pdqat.experiments.cells import MEASURED
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Distance
+from pdqat.printing import complain
 from pdqat.process import keep_freed_memory, processor
 from pdqat.runs.checkpoints import load_checkpoint
 from pdqat.runs.folder import BusyError, Run
@@ -62,7 +60,7 @@ def train_cell(folder: Path, threads: int, device: str, parent: int) -> None:
     keep_freed_memory()
     run = Run.open(folder)
     with run.locked():
-        if (folder / MEASURED).exists():
+        if run.measured_file.exists():
             raise BusyError(f"another process has finished {folder}")
         config = dataclasses.replace(
             config_of(run), threads=threads, device=device, init=starting_weights(run), teacher=teacher(run)
@@ -74,7 +72,7 @@ def train_cell(folder: Path, threads: int, device: str, parent: int) -> None:
         else:
             problem = trainer_of(run, config, loaders, problem, [Orphaned(parent)]).train().problem
         problem = with_state(problem, load_checkpoint(run.best), f"the checkpoint {run.best}")
-        write_atomically(folder / MEASURED, (json.dumps(measured(problem, loaders), indent=1) + "\n").encode())
+        run.write_measured(measured(problem, loaders))
 
 
 def starting_weights(run: Run) -> str | None:
@@ -122,7 +120,7 @@ def main(arguments: Sequence[str]) -> int:
     except BusyError:
         return BUSY
     except (InputError, OSError) as error:
-        print(f"pdqat: {' '.join(str(error).split())}", file=sys.stderr)
+        complain(" ".join(str(error).split()))
         return 2
     return 0
 

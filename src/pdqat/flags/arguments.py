@@ -1,6 +1,7 @@
 """How arguments of the command line are read."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from pdqat.errors import InputError
@@ -20,6 +21,13 @@ def whole_number(text: str) -> int:
         return int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"a whole number is needed, not {text!r}") from None
+
+
+def path(text: str) -> Path:
+    """The name of a file or folder, which can't be empty."""
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"the name of a file or folder is needed, not {text!r}")
+    return Path(text)
 
 
 def count(text: str) -> int:

@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from pdqat.config.train_config import TrainConfig
 from pdqat.flags.arguments import Pairs, number, whole_number
+from pdqat.flags.completion import suggest
 
 _FIELDS = {field.name: field for field in dataclasses.fields(TrainConfig)}
 _HINTS = get_type_hints(TrainConfig)
@@ -43,6 +44,7 @@ def add_config_flag(group: Any, name: str) -> None:
         group.add_argument(flag, nargs="+", action=Pairs, of_numbers=of_numbers, help=text, metavar="PATTERN=X")
     elif choices:
         group.add_argument(flag, help=text, metavar="NAME")
+        suggest(group, flag, choices)
     else:
         read, shown_as = _SCALARS[kind]
         group.add_argument(flag, type=read, help=text, metavar=shown_as)

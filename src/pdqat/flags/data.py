@@ -1,9 +1,9 @@
 """The flags of `pdqat data`."""
 
-from pathlib import Path
 from typing import Any
 
 from pdqat.config.words import FETCHED_DATA
+from pdqat.flags.arguments import path
 
 
 def add_command(commands: Any) -> None:
@@ -12,5 +12,5 @@ def add_command(commands: Any) -> None:
     parser.set_defaults(command="pdqat.commands.data:run")
     parser.add_argument("name", metavar="NAME", choices=FETCHED_DATA, help=" or ".join(FETCHED_DATA))
     parser.add_argument(
-        "--folder", type=Path, metavar="DIR", help="where to keep it; by default $PDQAT_DATA or ~/.cache/pdqat"
+        "--folder", type=path, metavar="DIR", help="where to keep it; by default $PDQAT_DATA or ~/.cache/pdqat"
     )

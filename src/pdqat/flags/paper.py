@@ -1,11 +1,10 @@
 """The flags of `pdqat paper run` and `pdqat paper show`."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from pdqat.config.words import OWN_PROTOCOLS, PROTOCOLS, SUITES, USUAL_PROTOCOL
-from pdqat.flags.arguments import count
+from pdqat.flags.arguments import count, path
 
 
 def add_command(commands: Any) -> None:
@@ -51,7 +50,7 @@ def _add_suite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--protocol", choices=tuple(PROTOCOLS), help=f"{about} (default: {usual})")
     parser.add_argument(
         "--folder",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="where runs and results are (default: results/paper; results/paper-NAME under another protocol)",
     )

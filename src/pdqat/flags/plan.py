@@ -1,10 +1,9 @@
 """The flags of `pdqat plan`."""
 
-from pathlib import Path
 from typing import Any
 
 from pdqat.allocation.choices import CANDIDATES
-from pdqat.flags.arguments import Pairs
+from pdqat.flags.arguments import Pairs, path
 from pdqat.flags.sensitivity import add_ranking
 
 
@@ -20,8 +19,10 @@ def add_command(commands: Any) -> None:
     goal = parser.add_mutually_exclusive_group(required=True)
     goal.add_argument(
         "--budget",
+        action="append",
         metavar="TEXT",
-        help="such as '2.5 bits', '12.5 %%' of the weights' size in float32, '40 KB' or '0.5 GBOPs'",
+        help="such as '2.5 bits', '12.5 %%' of the weights' size in float32, '40 KB' or '0.5 GBOPs', or several at "
+        "once, '40 KB and 0.5 GBOPs'; give it again for another plan from the same measurements",
     )
     goal.add_argument(
         "--frontier",
@@ -53,7 +54,7 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument(
         "--out",
-        type=Path,
+        type=path,
         metavar="FILE",
-        help="where to write the plan (default: RUN/plan.toml, or RUN/frontier.json)",
+        help="where to write the plan (default: RUN/plan.toml, or RUN/frontier.json); of several plans, the folder",
     )

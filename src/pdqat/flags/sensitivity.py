@@ -1,11 +1,10 @@
 """The flags of `pdqat sensitivity`, and those of every command that ranks layers."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from pdqat.config.words import JUDGES, RANKINGS
-from pdqat.flags.arguments import add_own_code, count
+from pdqat.flags.arguments import add_own_code, count, path
 
 
 def add_command(commands: Any) -> None:
@@ -24,7 +23,7 @@ def add_command(commands: Any) -> None:
 
 def add_ranking(parser: argparse.ArgumentParser) -> None:
     """The options of every command that ranks layers."""
-    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    parser.add_argument("run", type=path, metavar="RUN", help="run folder")
     parser.add_argument(
         "--rank", choices=RANKINGS, default="dual", metavar="NAME", help=f"{', '.join(RANKINGS)} (default: dual)"
     )

@@ -1,10 +1,11 @@
 """The flags of `pdqat train`: a file, a preset or a run to start from, and one for every field of TrainConfig."""
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 from pdqat.config import words
+from pdqat.flags.arguments import path
+from pdqat.flags.completion import suggest
 from pdqat.flags.config_flags import HELP, add_config_flag
 
 PRESET = f"start from a set of options: {', '.join(words.PRESETS)}"
@@ -12,11 +13,11 @@ FROM = "go on from a finished run: its options unless given here, its best weigh
 
 OTHERS: dict[str, dict[str, Any]] = {
     "preset": {"metavar": "NAME", "help": PRESET},
-    "config": {"type": Path, "metavar": "FILE", "help": "TOML file with any of the options, with underscores"},
-    "plan": {"type": Path, "dest": "plan_file", "metavar": "FILE", "help": HELP["plan"]},
-    "from": {"type": Path, "dest": "source", "metavar": "RUN", "help": FROM},
-    "out": {"type": Path, "metavar": "DIR", "help": "run folder to make; by default a new one below runs/"},
-    "resume": {"type": Path, "metavar": "RUN", "help": "continue the run in this folder"},
+    "config": {"type": path, "metavar": "FILE", "help": "TOML file with any of the options, with underscores"},
+    "plan": {"type": path, "dest": "plan_file", "metavar": "FILE", "help": HELP["plan"]},
+    "from": {"type": path, "dest": "source", "metavar": "RUN", "help": FROM},
+    "out": {"type": path, "metavar": "DIR", "help": "run folder to make; by default a new one below runs/"},
+    "resume": {"type": path, "metavar": "RUN", "help": "continue the run in this folder"},
 }
 """Flags that are no fields of TrainConfig."""
 
@@ -26,9 +27,9 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("budget", "plan", "from", "out", "resume"),
     ),
     "method": ("method", "objective", "gradient", "quantizer", "tied_norms", "integer_sums"),
-    "data": ("data_path", "image_size", "train_images", "validation", "augment", "batch_size"),
+    "data": ("data_path", "image_size", "train_images", "validation", "augment", "normalize", "batch_size"),
     "model": ("width", "init", "take_over"),
-    "bits of single layers": ("layers", "budget_bits", "replan"),
+    "bits of single layers": ("layers", "ends", "budget_bits", "replan"),
     "constraints": (
         *(
             "output_distance",
@@ -59,7 +60,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "clip_norm",
         "patience",
     ),
-    "the run": ("config", "seed", "device", "threads", "amp", "compile", "compile_fallback"),
+    "the run": ("config", "seed", "device", "threads", "amp", "compile", "compile_fallback", "sync_norms"),
 }
 
 
@@ -83,4 +84,6 @@ def add_command(commands: Any) -> None:
                 group.add_argument(f"--{name}", **OTHERS[name])
             else:
                 add_config_flag(group, name)
+    for name, known in (("preset", words.PRESETS), ("data", words.DATA), ("model", words.MODELS)):
+        suggest(parser, f"--{name}", known)
     group.add_argument("-h", "--help", action="help", help="show this message and exit")

@@ -1,9 +1,8 @@
 """The flags of `pdqat verify`."""
 
-from pathlib import Path
 from typing import Any
 
-from pdqat.flags.arguments import add_own_code
+from pdqat.flags.arguments import add_own_code, path
 
 
 def add_command(commands: Any) -> None:
@@ -14,8 +13,13 @@ def add_command(commands: Any) -> None:
         description="Run a file on the test images: codes, choices and accuracy beside the run's model.",
     )
     parser.set_defaults(command="pdqat.commands.verify:run")
-    parser.add_argument("file", type=Path, metavar="FILE", help="an ONNX file, or the .xml of OpenVINO's")
-    parser.add_argument("run", type=Path, metavar="RUN", help="run folder")
-    parser.add_argument("--plan", type=Path, metavar="PLAN", help="the plan that it was exported with")
+    parser.add_argument(
+        "file",
+        type=path,
+        metavar="FILE",
+        help="an ONNX file, the .xml of OpenVINO's, or a folder of C, which is compiled and run",
+    )
+    parser.add_argument("run", type=path, metavar="RUN", help="run folder")
+    parser.add_argument("--plan", type=path, metavar="PLAN", help="the plan that it was exported with")
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_own_code(parser)

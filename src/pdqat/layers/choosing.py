@@ -123,11 +123,16 @@ def _ends_in_one(seen: Trace, name: str) -> bool:
 
 
 def plans_for(
-    requested: Sequence[PlanLike], seen: Trace, rules: Mapping[str, Precision], candidates: Candidates
+    requested: Sequence[PlanLike],
+    seen: Trace,
+    rules: Mapping[str, Precision],
+    at_ends: Precision,
+    candidates: Candidates,
 ) -> list[BitPlan]:
     """Resolve each requested plan to a precision per quantised layer; all plans name the same layers.
 
-    Why layers are not quantised goes into `candidates.left_alone`.
+    First and last layers have the precision `at_ends` where no rule names them. Why layers are not quantised goes into
+    `candidates.left_alone`.
     """
     layers = [name for name in seen.layers if name in candidates.kinds]
     if not requested:
@@ -135,7 +140,7 @@ def plans_for(
     check_all_match(rules, layers, "the layer rule")
     if rules and all(isinstance(request, BitPlan) for request in requested):
         raise InputError("layer rules are given beside plans that name each layer's precision; give one or the other")
-    ends = _ends(seen, layers)
+    ends, known_to_nobody = _ends(seen, layers), seen.hidden | seen.without_effect
     resolved: list[tuple[str, dict[str, Precision]]] = []
     for request in requested:
         if isinstance(request, BitPlan):
@@ -146,7 +151,8 @@ def plans_for(
             resolved.append((request.name, precisions))
         else:
             uniform = BitPlan.uniform(request, layers)
-            defaults = {name: FULL if name in ends else uniform[name] for name in layers}
+            defaults = {name: uniform[name] for name in layers} | dict.fromkeys(ends, FULL)
+            defaults |= dict.fromkeys((seen.first | seen.last).intersection(layers) - known_to_nobody, at_ends)
             resolved.append((uniform.name, {name: resolve(rules, name, defaults[name]) for name in layers}))
     resolved = [
         (plan, {name: candidates.kinds[name].allowed(precision) for name, precision in precisions.items()})

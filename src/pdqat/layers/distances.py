@@ -10,7 +10,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from pdqat.layers.moments import shifted_moments
+from pdqat.layers.moments import shared_moments, shifted_moments
 
 VARIANCE_EPSILON = 1e-5  # as in batch norm
 
@@ -30,8 +30,11 @@ class Distance(StrEnum):
         """Whether the sides are compared where the next layer reads, rather than at the layer's own output."""
         return self is not Distance.RELATIVE
 
-    def per_channel(self, full: Tensor, low: Tensor, channel_dim: int) -> Tensor:
-        """The distance of each channel, in float32 or better."""
+    def per_channel(self, full: Tensor, low: Tensor, channel_dim: int, shared: bool = False) -> Tensor:
+        """The distance of each channel, in float32 or better.
+
+        Of a batch that processes share it is the mean over this process's samples, but the variance is that of all.
+        """
         full, low = precise(full), precise(low)
         others = [dim for dim in range(full.dim()) if dim != channel_dim % full.dim()]
         if self is Distance.ABSOLUTE:
@@ -39,6 +42,8 @@ class Distance(StrEnum):
         error = (full - low).square().mean(others)
         if self is Distance.SQUARED:
             return error
+        if shared:
+            return error / (shared_moments(full, others)[2] + VARIANCE_EPSILON)
         alone = full.numel() == full.shape[channel_dim]  # one value a channel has no variance: take its size
         power = full.square().mean(others) if alone else _variance(full, others)
         return error / (power + VARIANCE_EPSILON)

@@ -156,7 +156,8 @@ class PrecisionLayer(Summand):
         if self.name in self.state.calibrating:
             view.activation.calibrate(real, bits)
         elif self.training:
-            view.activation.observe(real, bits)
+            in_several = {"shared": True} if self.state.is_shared else {}  # own quantisers may know one process only
+            view.activation.observe(real, bits, **in_several)
         if self.state.gradient is Gradient.EXACT:
             return view.activation.quantize(real.detach(), bits).to(input.dtype)
         return view.activation.straight_through(real, bits).to(input.dtype)

@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from pdqat.errors import InputError
 from pdqat.layers.distances import precise
-from pdqat.layers.normalize import normalize
+from pdqat.layers.moments import shared_moments
+from pdqat.layers.normalize import by_all_shares, normalize
 from pdqat.layers.state import ViewState
 from pdqat.layers.summand import Summand
 from pdqat.precision import BitPlan
@@ -27,6 +29,11 @@ class PrecisionNorm(_BatchNorm, Summand):
         """The norm under the network's current view."""
         if self.state.stand_in is not None:
             return self.state.stand_in(self, input)
+        if self.training and not self._shared and input.numel() == input.shape[1]:
+            raise InputError(
+                f"the norm {self.name} has one value of each channel to normalise by: a batch to train on needs at "
+                "least 2 samples here; leave out a last batch of one, as drop_last=True of a DataLoader does"
+            )
         plan = self.state.plan
         if plan is None:
             return self.in_full(input)
@@ -34,17 +41,23 @@ class PrecisionNorm(_BatchNorm, Summand):
         assert isinstance(view, _BatchNorm)
         recorder = self.state.recorder
         awaited = recorder is not None and recorder.awaits(self.name)
-        slope = _slope(view, input) if awaited else None
-        output = normalize(view, input)  # not view(input): the user's hooks on this norm have their turn once
+        slope = _slope(view, input, self._shared) if awaited else None
+        output = normalize(view, input, self._shared)  # past view's hooks: the user's on this norm run once
         if recorder is not None and slope is not None:
             recorder.through_norm(self.name, output.detach(), slope, channel_dim=1)
         return self.as_summand(output)
 
     def in_full(self, input: Tensor) -> Tensor:  # noqa: A002
         """The norm in full precision."""
-        if self.training and not self.state.track_statistics:
-            return F.batch_norm(input, None, None, self.weight, self.bias, training=True, eps=self.eps)
-        return normalize(self, input)
+        if not self.training or self.state.track_statistics:
+            return normalize(self, input, self._shared)
+        if self._shared:
+            return by_all_shares(self, input, track=False)
+        return F.batch_norm(input, None, None, self.weight, self.bias, training=True, eps=self.eps)
+
+    @property
+    def _shared(self) -> bool:
+        return self.state.is_shared and self.state.sync_norms
 
     def add_view(self, name: str, tied: bool) -> None:
         """Give a plan its own norm, started as a copy of the full-precision one; tied, with the same affine part."""
@@ -124,11 +137,12 @@ def _plain_class(norm: PrecisionNorm) -> Any:
 
 
 @torch.no_grad()
-def _slope(norm: _BatchNorm, input: Tensor) -> Tensor:  # noqa: A002
+def _slope(norm: _BatchNorm, input: Tensor, shared: bool) -> Tensor:  # noqa: A002
     """weight / sqrt(variance + eps) per channel, shaped to multiply the input: what the norm multiplies by now."""
     shape = [1, -1] + [1] * (input.dim() - 2)
     if norm.training or norm.running_var is None:
-        variance = torch.var(precise(input), [dim for dim in range(input.dim()) if dim != 1], correction=0)
+        real, others = precise(input), [dim for dim in range(input.dim()) if dim != 1]
+        variance = shared_moments(real, others)[2] if shared else torch.var(real, others, correction=0)
     else:
         variance = norm.running_var
     slope = torch.rsqrt(variance + norm.eps)

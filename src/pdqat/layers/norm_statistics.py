@@ -12,7 +12,8 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from pdqat.batches import Batches, on_device, pairs, samples_in
+from pdqat.batches import Batches, on_device, samples_in
+from pdqat.distributed import dealt, processes, total
 from pdqat.errors import InputError
 from pdqat.layers.modes import evaluating
 from pdqat.layers.network import Network
@@ -42,7 +43,8 @@ def set_statistics(
 ) -> None:
     """Set the statistics of some of a model's norms to their mean over batches that `compute` sends through them.
 
-    Batches smaller than the first are left out: in a mean over batches their samples would count for more.
+    Batches smaller than the first are left out: in a mean over batches their samples would count for more. Several
+    processes compute a part of the batches each; collective.
     """
     norms = [norm for norm in norms if norm.track_running_stats]
     if not norms:
@@ -55,12 +57,25 @@ def set_statistics(
             norm.momentum = None  # torch's word for a plain mean
             norm.training = True
         try:
-            for inputs, _ in islice(pairs(training), count):
+            for _, is_mine, inputs, _ in islice(dealt(training), count):
                 first = first or samples_in(inputs)
-                if samples_in(inputs) >= first:
+                if is_mine and samples_in(inputs) >= first:
                     compute(inputs)
         finally:
             for norm, momentum in zip(norms, momenta, strict=True):
                 norm.momentum = momentum
     if not first:
         raise InputError("there is no batch to estimate the statistics of norms on: the training batches are empty")
+    if processes() > 1:
+        for norm in norms:
+            _average(norm)
+
+
+def _average(norm: _BatchNorm) -> None:
+    """Let a norm's statistics be the mean over all processes' batches."""
+    assert norm.num_batches_tracked is not None
+    own = norm.num_batches_tracked.clone()
+    norm.num_batches_tracked.copy_(total(own))
+    for statistic in (norm.running_mean, norm.running_var):
+        assert statistic is not None
+        statistic.copy_(total(statistic * own) / norm.num_batches_tracked)

@@ -31,6 +31,7 @@ def prepare(
     bits: PlanLike | Sequence[PlanLike] = 2,
     *,
     layers: Mapping[str, str | int | Precision] | None = None,
+    ends: str | int | Precision = "full",
     quantizer: str | Scheme = "uniform",
     output: OutputChoice | None = None,
     tied_norms: bool = False,
@@ -46,7 +47,8 @@ def prepare(
             quantisers set their scales. The network keeps it, for plans with other bits.
         bits: a precision or a BitPlan, or several: one plan each.
         layers: precision per layer name or glob pattern. First layers (those that read no other's output) and last
-            ones (those that no other reads) are "full" unless named here.
+            ones (those that no other reads) have the precision `ends` unless named here.
+        ends: the precision of first and last layers; with 8 a deployed network computes in integers throughout.
         quantizer: a name of `pdqat.quantizers.SCHEMES`, or a Scheme. "uniform" keeps the weights as they are in full
             precision; "dorefa" squashes them by tanh, and clips activations to [0, 1], for models trained with it.
         output: which tensor of what the model returns is compared and given to the loss: a position, a key, or a
@@ -57,7 +59,7 @@ def prepare(
     Returns:
         The network. `print(net.coverage)` shows what is quantised, and why the rest is not.
 
-    Example:
+    Examples:
         >>> net = prepare(nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 8), nn.Linear(8, 2)), torch.rand(2, 4), bits=2)
         >>> list(net.layers), net.left_alone["0"]
         (['1'], 'first layer: full precision unless a rule names it')
@@ -77,7 +79,7 @@ def prepare(
         norms = {name: module for name, module in model.named_modules() if type(module) in NORMS}
         seen = trace(model, candidates.modules, norms, interface, example, candidates.own_forward, candidates.others)
         candidates.settle(seen)
-        plans = plans_for(requested, seen, rules, candidates)
+        plans = plans_for(requested, seen, rules, Precision.parse(ends), candidates)
     except BaseException:
         join_(model)
         raise

@@ -75,9 +75,16 @@ class _Unread:
 class Recorder:
     """Per distance and name the distances per channel, one entry for every call of the layer or block."""
 
-    def __init__(self, requests: Iterable[Request], part: float = 1.0, candidates: Candidates | None = None) -> None:
+    def __init__(
+        self,
+        requests: Iterable[Request],
+        part: float = 1.0,
+        candidates: Candidates | None = None,
+        shared: bool = False,
+    ) -> None:
         self._requests = tuple(requests)
         self._part = part
+        self._shared = shared
         self.candidates = candidates
         """Precisions at which layers are compared beside the plan's own, under the name `candidate_name`."""
         self._rows: dict[int, Tensor] = {}
@@ -116,7 +123,7 @@ class Recorder:
         """Take the distances that are measured here."""
         for distance in self._distances(name):
             if distance.at_reader is at_reader:
-                self._recorded[distance, name].append(distance.per_channel(full, low, channel_dim))
+                self._recorded[distance, name].append(distance.per_channel(full, low, channel_dim, self._shared))
 
     def defer(self, name: str, norm: str, difference: Tensor, shift: Tensor | None, reader: Reader | None) -> None:
         """Keep what tells a layer's two sides until the norm that follows is computed."""

@@ -37,6 +37,10 @@ class ViewState:
         self.recorder: Recorder | None = None
         self.calibrating: frozenset[str] = frozenset()
         self.track_statistics = True
+        self.is_shared = False
+        """Whether the batch is this process's share of one that all processes compute now."""
+        self.sync_norms = True
+        """Whether norms then take their statistics from all shares, as one process would, or each from its own."""
         self.stand_in: Callable[[Any, Tensor], Tensor] | None = None
         """What layers and norms return instead of computing, of themselves and their input: for following a graph in
         which each of them is one operation."""
@@ -52,6 +56,15 @@ class ViewState:
             yield
         finally:
             self.plan, self.gradient, self.recorder = before
+
+    @contextmanager
+    def shared(self, is_shared: bool) -> Iterator[None]:
+        """Compute a share of a batch, if it is one, until the block ends."""
+        before, self.is_shared = self.is_shared, is_shared
+        try:
+            yield
+        finally:
+            self.is_shared = before
 
     @contextmanager
     def twin(self) -> Iterator[None]:

@@ -36,7 +36,7 @@ class Summand(nn.Module):
         if self.name in self.state.calibrating:
             quantizer.calibrate(real, SUMMAND_BITS)
         elif self.training:
-            quantizer.observe(real, SUMMAND_BITS)
+            quantizer.observe(real, SUMMAND_BITS, self.state.is_shared)
         if self.state.gradient is Gradient.EXACT:
             return quantizer.quantize(real.detach(), SUMMAND_BITS).to(output.dtype)
         # A copy, since what adds and clips the sums may do so in place, which torch forbids for the estimate itself.

@@ -41,6 +41,7 @@ def with_plan(net: Network, plan: Plan) -> Network:
     take_view(prepared, net.state_dict(), before.name, quantizers_of=same)
     calibrate(prepared, new.precisions.keys() - same)  # again: the plan's own norms make what these layers read
     prepared.training = net.training
+    prepared.state.sync_norms = net.state.sync_norms
     return prepared
 
 

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from functools import partial
 
+import torch
 from torch import nn
 
 from pdqat.errors import InputError
 from pdqat.models.preresnet import preresnet, preresnet_small
 from pdqat.models.resnet import resnet
+from pdqat.process import free_memory
 
 __all__ = ["NAMES", "build", "preresnet", "preresnet_small", "resnet"]
 
@@ -26,6 +28,8 @@ _MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {
 NAMES = tuple(_MODELS)
 """What `build` accepts."""
 
+BYTES_A_WEIGHT = 16
+"""In a training: the weight, its gradient and Adam's two moments, in float32."""
 _SMALLEST_SIDE = 4
 """Two stages with stride 2 leave one pixel of it."""
 
@@ -48,4 +52,21 @@ def build(name: str, width: int, classes: int, image_shape: tuple[int, int, int]
             f"model {name} can't take images of shape {tuple(image_shape)}: the shape is (channels, height, width), "
             f"at least 1 channel and {_SMALLEST_SIDE} x {_SMALLEST_SIDE} pixels, for two stages halve the image."
         )
+    _check_memory(name, width, classes, image_shape[0])
     return _MODELS[name](width, classes, image_shape[0])
+
+
+def _check_memory(name: str, width: int, classes: int, channels: int) -> None:
+    """Refuse a network that could not be trained here, before its weights fill the memory."""
+    try:
+        with torch.device("meta"):
+            model = _MODELS[name](width, classes, channels)
+    except (RuntimeError, TypeError, OverflowError) as error:  # torch's, of sizes beyond 64 bits
+        raise InputError(f"model {name} of width {width} is larger than any machine's memory") from error
+    needed = BYTES_A_WEIGHT * sum(parameter.numel() for parameter in model.parameters())
+    free = free_memory()
+    if free is not None and needed > free:
+        raise InputError(
+            f"to train model {name} of width {width} takes {needed / 1e9:.0f} GB for its weights, and there are "
+            f"{free / 1e9:.0f} GB"
+        )

@@ -5,8 +5,6 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.experiments.protocol import Protocol
@@ -14,10 +12,10 @@ from pdqat.experiments.results import Entry, entries, written_entries
 from pdqat.experiments.tables import Grid
 from pdqat.paper.suites import SUITES, cells
 from pdqat.pictures import save
-from pdqat.terminal import print_whole
+from pdqat.terminal import PlainConsole, print_whole
 
 
-def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None:
+def show(suite: str, protocol: Protocol, folder: Path, console: PlainConsole) -> None:
     """Show the cells that are finished, of all seeds that were begun, and say which are missing."""
     try:
         from pdqat.paper.artefacts import ARTEFACTS
@@ -44,11 +42,9 @@ def show(suite: str, protocol: Protocol, folder: Path, console: Console) -> None
     console.print(
         f"{done} of {len(all_cells)} cells finished, {hours:.1f} hours of training; protocol "
         f"{protocol.name}: {_made_with(shown)}; written to {folder}: {written}",
-        highlight=False,
-        markup=False,
     )
     if missing:
-        console.print(f"missing: {', '.join(missing)}; train them with: {again}", highlight=False, markup=False)
+        console.print(f"missing: {', '.join(missing)}; train them with: {again}")
 
 
 def entries_to_show(suite: str, protocol: Protocol, folder: Path) -> list[Entry]:

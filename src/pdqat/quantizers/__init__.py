@@ -6,8 +6,9 @@ from functools import partial
 
 from pdqat.errors import InputError
 from pdqat.quantizers.base import Grid, Quantizer
-from pdqat.quantizers.dorefa import DoReFaActivation, DoReFaWeight
+from pdqat.quantizers.dorefa import DoReFaActivation, DoReFaByteActivation, DoReFaWeight
 from pdqat.quantizers.lsq import LSQ
+from pdqat.quantizers.normal import NormalWeight
 from pdqat.quantizers.power_of_two import PowerOfTwo
 from pdqat.quantizers.uniform import UniformActivation, UniformWeight
 
@@ -15,8 +16,10 @@ __all__ = [
     "LSQ",
     "SCHEMES",
     "DoReFaActivation",
+    "DoReFaByteActivation",
     "DoReFaWeight",
     "Grid",
+    "NormalWeight",
     "PowerOfTwo",
     "Quantizer",
     "Scheme",
@@ -41,7 +44,9 @@ SCHEMES = {
     "dorefa": Scheme(DoReFaWeight, DoReFaActivation),
     "dorefa-unscaled": Scheme(partial(DoReFaWeight, scaled=False), DoReFaActivation),
     "dorefa-int8": Scheme(partial(DoReFaWeight, signed_byte=True), DoReFaActivation),
+    "dorefa-bytes": Scheme(partial(DoReFaWeight, signed_byte=True), DoReFaByteActivation),
     "dorefa-lsq": Scheme(DoReFaWeight, partial(LSQ, signed=False)),
+    "normal": Scheme(NormalWeight, DoReFaActivation),
     "uniform": Scheme(UniformWeight, UniformActivation),
     "uniform-channel": Scheme(partial(UniformWeight, per_channel=True), UniformActivation),
     "lsq": Scheme(partial(LSQ, signed=True), partial(LSQ, signed=False)),

@@ -44,8 +44,11 @@ class Quantizer(nn.Module, ABC):
     def calibrate(self, tensor: Tensor, bits: int) -> None:
         """Set the state from an example."""
 
-    def observe(self, tensor: Tensor, bits: int) -> None:
+    def observe(self, tensor: Tensor, bits: int, shared: bool = False) -> None:
         """Move the state with a training tensor, without waiting for the device.
+
+        With `shared`, the tensor is this process's share of one that all processes have now, and the state moves by
+        all of it, with what `pdqat.distributed` offers: in every process alike.
 
         By assigning new tensors: a backward pass may read the old ones again, and would find them moved.
         """

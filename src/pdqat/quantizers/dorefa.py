@@ -10,6 +10,7 @@ size of a layer's output where it was; `scaled=False` is the bare formula.
 import torch
 from torch import Tensor
 
+from pdqat.distributed import least
 from pdqat.precision import MAX_BITS
 from pdqat.quantizers.base import Grid, Quantizer
 
@@ -67,6 +68,70 @@ class DoReFaActivation(Quantizer):
     def surrogate(self, tensor: Tensor, bits: int) -> Tensor:
         """Rounding is passed over, clipping is not."""
         return self.full(tensor)
+
+
+class DoReFaByteActivation(Quantizer):
+    """DoReFa's activations; but 8 bits that are to hold negative numbers too are a signed byte of a running scale.
+
+    A first layer reads images, a last one often reads numbers of both signs: [0, 1] would cut these off.
+
+    >>> quantizer = DoReFaByteActivation()
+    >>> quantizer.calibrate(torch.tensor([-2.54, 1.0]), 8)
+    >>> quantizer.codes(torch.tensor([-2.54, 1.0]), 8).integers.tolist()
+    [-127, 50]
+    """
+
+    FORGETTING = 1e-3
+    """By which part the running maximum falls with every training tensor."""
+    largest: Tensor
+    signed: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unsigned = DoReFaActivation()
+        self.register_buffer("largest", torch.ones(()))
+        self.register_buffer("signed", torch.zeros((), dtype=torch.bool))
+
+    def full(self, tensor: Tensor) -> Tensor:
+        """clip(a, 0, 1), or the activations as they are once a negative one was seen."""
+        return torch.where(self.signed, tensor, self.unsigned.full(tensor))
+
+    def grid(self, tensor: Tensor, bits: int) -> Grid:
+        """Whole numbers from 0 to 2^k - 1, or from -127 to 127."""
+        unsigned = self.unsigned.grid(tensor, bits)
+        if bits < MAX_BITS:
+            return unsigned
+        scale = self._scale(tensor)
+        integers = torch.where(self.signed, torch.round(tensor / scale).clamp(-127, 127), unsigned.integers)
+        return Grid(integers, torch.where(self.signed, scale, unsigned.scale), torch.zeros_like(scale))
+
+    def surrogate(self, tensor: Tensor, bits: int) -> Tensor:
+        """Rounding is passed over, clipping is not."""
+        unsigned = self.unsigned.surrogate(tensor, bits)
+        if bits < MAX_BITS:
+            return unsigned
+        limit = 127 * self._scale(tensor)
+        return torch.where(self.signed, torch.maximum(torch.minimum(tensor, limit), -limit), unsigned)
+
+    @torch.no_grad()
+    def calibrate(self, tensor: Tensor, bits: int) -> None:
+        """Reach the example's largest number."""
+        if bits == MAX_BITS:
+            self.signed.copy_(tensor.min() < 0)
+            self.largest.copy_(tensor.abs().max())
+
+    @torch.no_grad()
+    def observe(self, tensor: Tensor, bits: int, shared: bool = False) -> None:
+        """Become signed with the first negative number; follow a larger maximum at once, a smaller one slowly."""
+        if bits == MAX_BITS:
+            lowest, highest = tensor.min(), tensor.abs().max().to(self.largest)
+            if shared:
+                lowest, highest = least(lowest), -least(-highest)
+            self.signed = self.signed | (lowest < 0)
+            self.largest = torch.maximum(self.largest * (1 - self.FORGETTING), highest)
+
+    def _scale(self, tensor: Tensor) -> Tensor:
+        return (self.largest / 127).clamp_min(torch.finfo(torch.float32).tiny).to(tensor.dtype)
 
 
 def _largest(squashed: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ v = s x round(clip(t / s, -n, p))        the step s is a parameter, its gradient
 import torch
 from torch import Tensor, nn
 
+from pdqat.distributed import least
 from pdqat.quantizers.base import Grid, Quantizer
 
 
@@ -51,9 +52,10 @@ class LSQ(Quantizer):
             self.step.copy_(start)
 
     @torch.no_grad()
-    def observe(self, tensor: Tensor, bits: int) -> None:
+    def observe(self, tensor: Tensor, bits: int, shared: bool = False) -> None:
         """Become signed with the first negative value."""
-        self.signed = self.signed | (tensor.min() < 0)
+        lowest = least(tensor.min()) if shared else tensor.min()
+        self.signed = self.signed | (lowest < 0)
 
     def _step(self, tensor: Tensor) -> Tensor:
         """The optimiser may push a step below zero; its size is what counts."""

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from pdqat.distributed import least
 from pdqat.quantizers.base import Grid, Quantizer
 
 
@@ -43,9 +44,12 @@ class PowerOfTwo(Quantizer):
         self.largest.copy_(torch.maximum(self.largest, tensor.abs().max()))
 
     @torch.no_grad()
-    def observe(self, tensor: Tensor, bits: int) -> None:
+    def observe(self, tensor: Tensor, bits: int, shared: bool = False) -> None:
         """Follow a larger maximum at once, a smaller one slowly."""
-        self.largest = torch.maximum(self.largest * (1 - self.FORGETTING), tensor.abs().max().to(self.largest.dtype))
+        largest = tensor.abs().max().to(self.largest.dtype)
+        if shared:
+            largest = -least(-largest)
+        self.largest = torch.maximum(self.largest * (1 - self.FORGETTING), largest)
 
     def _step(self, bits: int) -> Tensor:
         smallest = torch.finfo(torch.float32).tiny * _limit(bits)

@@ -7,6 +7,7 @@ unsigned (0 to 2^k - 1) until a negative one is seen, then signed like weights; 
 import torch
 from torch import Tensor
 
+from pdqat.distributed import least, total
 from pdqat.quantizers.base import Grid, Quantizer
 
 COARSE = [1 - i / 16 for i in range(16)]
@@ -81,12 +82,14 @@ class UniformActivation(Quantizer):
             self.scale.copy_(least_squares_scale(rows, bits, bool(self.signed)).view(()))
 
     @torch.no_grad()
-    def observe(self, tensor: Tensor, bits: int) -> None:
+    def observe(self, tensor: Tensor, bits: int, shared: bool = False) -> None:
         """Move the scale towards the least-squares one for this batch, one step from where it is."""
         rows = tensor.detach().reshape(1, -1).to(self.scale.dtype)
-        self.signed = self.signed | (rows.min() < 0)
+        lowest = least(rows.min()) if shared else rows.min()
+        self.signed = self.signed | (lowest < 0)
         scale = self.scale.view(1, 1)
-        better = torch.where(self.signed, _refine(rows, scale, bits, True), _refine(rows, scale, bits, False))
+        signed, unsigned = (_refine(rows, scale, bits, symmetric, shared) for symmetric in (True, False))
+        better = torch.where(self.signed, signed, unsigned)
         self.scale = torch.lerp(self.scale, better.view(()), self.MOMENTUM)
 
 
@@ -121,10 +124,12 @@ def least_squares_scale(rows: Tensor, bits: int, symmetric: bool) -> Tensor:
     return best
 
 
-def _refine(rows: Tensor, scale: Tensor, bits: int, symmetric: bool) -> Tensor:
+def _refine(rows: Tensor, scale: Tensor, bits: int, symmetric: bool, shared: bool = False) -> Tensor:
     integers = nearest(rows / scale, bits, symmetric)
-    energy = integers.square().sum(1, keepdim=True)
-    fitted = (rows * integers).sum(1, keepdim=True) / energy.clamp_min(1)
+    energy, product = integers.square().sum(1, keepdim=True), (rows * integers).sum(1, keepdim=True)
+    if shared:
+        energy, product = total(torch.stack([energy, product])).unbind()
+    fitted = product / energy.clamp_min(1)
     return torch.where((energy > 0) & (fitted > 0), fitted, scale)
 
 

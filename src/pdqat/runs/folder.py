@@ -6,9 +6,10 @@ description of an own model's problem means that of `pdqat.description`.
 
 import json
 import os
+import shutil
 import sys
-import tomllib
-from collections.abc import Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -18,12 +19,10 @@ import tomli_w
 if sys.platform != "win32":
     import fcntl
 
-from pdqat.disk import write_atomically
+from pdqat.disk import sync_folder, write_atomically
 from pdqat.errors import InputError
-from pdqat.runs.entries import has_evidence
-
-UNREADABLE = (ValueError, RecursionError)
-"""What damaged JSON makes its reader raise."""
+from pdqat.runs.forms import MeasuredForm, ProblemForm, read_entry, read_json, read_summary, read_toml
+from pdqat.runs.seal import OWN_FILES, Seal
 
 
 class BusyError(InputError):
@@ -41,29 +40,44 @@ class Run:
         """The description of the problem, in a run of own code."""
         self.example = path / "example.pt"
         """The example input beside that description."""
+        self.commands_file = path / "command.txt"
+        """The commands that trained the run, one a line."""
+        self.report_file = path / "report.html"
         self.metrics_file = path / "metrics.jsonl"
         self.summary_file = path / "summary.json"
+        self.measured_file = path / "measured.json"
+        """Of a cell of a suite: what a folder with it has been measured to be."""
         self.last = path / "last.pt"
         self.best = path / "best.pt"
+        self.seal = Seal(path)
 
     @classmethod
-    def create(cls, path: Path) -> Self:
-        """A new, empty run folder; nothing that exists is touched."""
+    def create(cls, path: Path, write_first: Callable[[Self], None]) -> Self:
+        """A new run folder, which appears with its first files in it or not at all; nothing that exists is touched."""
+        check_new(path)
+        hidden = path.parent / f".new-run-{uuid.uuid4().hex[:8]}"
         try:
-            path.mkdir(parents=True)
-        except FileExistsError:
-            raise InputError(f"{path} exists; give another --out, or continue that run with --resume {path}") from None
+            try:
+                hidden.mkdir(parents=True)
+                write_first(cls(hidden))
+                hidden.rename(path)
+            except BaseException:
+                shutil.rmtree(hidden, ignore_errors=True)
+                raise
+        except InputError as error:
+            raise InputError(str(error).replace(str(hidden), str(path))) from error
         except OSError as error:
+            check_new(path)  # which may be another process's by now
             raise InputError(f"can't make the run folder {path}: {error.strerror or error}") from error
+        sync_folder(path.parent)
         return cls(path)
 
     @classmethod
     def open(cls, path: Path) -> Self:
         """An existing run folder, of the command line or of own code."""
-        run = cls(path)
-        if not run.config_file.is_file() and not run.problem_file.is_file():
+        if not is_run(path):
             raise InputError(f"{path} is not a run folder: it has no config.toml and no problem.json")
-        return run
+        return cls(path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -81,45 +95,58 @@ class Run:
         finally:
             os.close(file)
 
+    @property
+    def starts_anew(self) -> str | None:
+        """What is said of a run that was trained before, but has no state to go on from; None for any other."""
+        if self.last.exists() or not (self.metrics_file.exists() or self.best.exists()):
+            return None
+        return f"{self.last} is not there: the training starts anew, from its first epoch"
+
     def options(self) -> dict[str, Any]:
         """The options of a run of the command line, as they stand in the file."""
         if not self.config_file.is_file() and self.problem_file.is_file():
             raise InputError(
                 f"the run {self.path} was trained by own code: open it with pdqat.load({str(self.path)!r}, model)"
             )
-        return read_toml(self.config_file)
+        return read_toml(self._read(self.config_file), self.config_file)
 
     def write_options(self, options: Mapping[str, Any]) -> None:
         """The first thing that a run of the command line writes."""
-        write_atomically(self.config_file, tomli_w.dumps(options).encode())
+        self.seal.write(self.config_file, tomli_w.dumps(options).encode())
+
+    def commands(self) -> list[str]:
+        """As they were typed: the one that started the run, and those that resumed it."""
+        if not self.commands_file.is_file():
+            return []
+        return self.commands_file.read_text(encoding="utf-8", errors="replace").splitlines()
+
+    def note_command(self, command: str) -> None:
+        """Before a training starts or goes on."""
+        write_atomically(self.commands_file, "".join(f"{line}\n" for line in (*self.commands(), command)).encode())
 
     def problem(self) -> dict[str, Any]:
         """The description of the problem, of a run of own code."""
-        try:
-            content = json.loads(self.problem_file.read_text(encoding="utf-8"))
-        except (OSError, *UNREADABLE) as error:
-            raise InputError(f"can't read the problem's description {self.problem_file}: {error}") from error
-        if not isinstance(content, dict):
-            raise InputError(f"{self.problem_file} is damaged: it holds no description of a problem")
-        return content
+        description: dict[str, Any] = read_json(self._read(self.problem_file), ProblemForm, self.problem_file)
+        return description
 
     def write_problem(self, description: Mapping[str, Any]) -> None:
         """The first thing that a run of own code writes, beside the example."""
-        write_atomically(self.problem_file, (json.dumps(description, indent=2, allow_nan=False) + "\n").encode())
+        self._write_json(self.problem_file, description)
 
     def metrics(self) -> list[dict[str, Any]]:
         """One entry an epoch."""
         if not self.metrics_file.exists():
             return []
-        try:
-            return [json.loads(line) for line in self.metrics_file.read_text(encoding="utf-8").splitlines()]
-        except UNREADABLE as error:
-            raise InputError(f"{self.metrics_file} is damaged: {error}") from error
+        lines = self._read(self.metrics_file).splitlines()
+        entries = [read_entry(line, self.metrics_file) for line in lines]
+        if [entry["epoch"] for entry in entries] != [*range(1, len(entries) + 1)]:
+            raise InputError(f"{self.metrics_file} is damaged: its lines are not those of the epochs from 1 on")
+        return entries
 
     def write_metrics(self, entries: list[dict[str, Any]]) -> None:
         """All epochs' entries, as one file."""
         lines = "".join(json.dumps(entry, allow_nan=False) + "\n" for entry in entries)
-        write_atomically(self.metrics_file, lines.encode())
+        self.seal.write(self.metrics_file, lines.encode())
 
     def summary(self) -> dict[str, Any]:
         """The summary of a finished run."""
@@ -127,25 +154,50 @@ class Run:
             own = self.problem_file.exists() and not self.config_file.exists()
             how = f"pdqat.fit(..., out={str(self.path)!r}, resume=True)" if own else f"pdqat train --resume {self.path}"
             raise InputError(f"the run {self.path} is not finished; continue it with: {how}")
-        try:
-            content = json.loads(self.summary_file.read_text(encoding="utf-8"))
-        except UNREADABLE as error:
-            raise InputError(f"{self.summary_file} is damaged: {error}") from error
-        if not has_evidence(content) or not isinstance(content.get("plans"), dict):
-            raise InputError(f"{self.summary_file} is damaged: it holds no summary")
-        if not isinstance(content.get(content.get("metric", "accuracy")), dict):
-            raise InputError(f"{self.summary_file} is damaged: it holds no scores")
-        summary: dict[str, Any] = content
-        return summary
+        return read_summary(self._read(self.summary_file), self.summary_file)
 
-    def write_summary(self, summary: dict[str, Any]) -> None:
+    def write_summary(self, summary: Mapping[str, Any]) -> None:
         """The last thing a run writes."""
-        write_atomically(self.summary_file, (json.dumps(summary, indent=2, allow_nan=False) + "\n").encode())
+        self._write_json(self.summary_file, summary)
+
+    def measured(self) -> dict[str, Any]:
+        """What a finished cell was measured to be."""
+        measured: dict[str, Any] = read_json(self._read(self.measured_file), MeasuredForm, self.measured_file)
+        return measured
+
+    def write_measured(self, measured: Mapping[str, Any]) -> None:
+        """The last thing a cell's training writes."""
+        self._write_json(self.measured_file, measured)
+
+    def _read(self, file: Path) -> bytes:
+        try:
+            return self.seal.read(file)
+        except OSError as error:
+            raise InputError(f"can't read {file}: {error.strerror or error}") from error
+
+    def _write_json(self, file: Path, content: Mapping[str, Any]) -> None:
+        self.seal.write(file, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode())
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """The keys of a TOML file."""
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"can't read the configuration {path}: {error}") from error
+def is_run(path: Path) -> bool:
+    """Whether a folder is one of a run, of the command line or of own code."""
+    run = Run(path)
+    return run.config_file.is_file() or run.problem_file.is_file()
+
+
+def check_new(path: Path) -> None:
+    """Refuse a name for a run folder that is taken."""
+    if not os.path.lexists(path):
+        return
+    continuing = f", or continue that run with --resume {path}" if is_run(path) else ""
+    raise InputError(f"{path} exists; give another --out{continuing}")
+
+
+def check_no_file_of_a_run(path: Path) -> None:
+    """Refuse to write over a file that a run needs."""
+    target = path.resolve()
+    run = Run(target.parent)
+    written = (run.example, run.last, run.best, run.seal.file, run.commands_file)
+    needed = (*OWN_FILES, *(file.name for file in written), "exports.json", ".lock")
+    if is_run(run.path) and target.name in needed:
+        raise InputError(f"{path} is a file of a run, which needs it as it is; give another --out")

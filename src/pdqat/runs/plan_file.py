@@ -10,17 +10,20 @@ width = 1
 The model may be left out, as in a plan written by hand; the names of layers then say what it fits.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import tomli_w
 
 from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.precision import Precision
+from pdqat.runs.folder import is_run
+from pdqat.runs.forms import PlanForm, read_toml
+from pdqat.runs.seal import Seal
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,11 @@ def write_plan(path: Path, precisions: Mapping[str, Precision], about: str, mode
     """Write it whole or not at all."""
     content = {} if model is None else asdict(model)
     layers = {layer: str(precision) for layer, precision in precisions.items()}
-    write_atomically(path, f"# {about}\n{tomli_w.dumps({**content, 'layers': layers})}".encode())
+    text = f"# {about}\n{tomli_w.dumps({**content, 'layers': layers})}".encode()
+    if is_run(path.parent):
+        Seal(path.parent).write(path, text)
+    else:
+        write_atomically(path, text)
 
 
 def read_plan(path: Path) -> dict[str, Precision]:
@@ -60,13 +67,15 @@ def check_model(path: Path, model: PlanModel) -> None:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"can't read the plan {path}: {error}") from error
-    layers = content.get("layers")
-    if not {"layers"} <= set(content) <= {"layers", "model", "width"} or not isinstance(layers, dict) or not layers:
-        raise InputError(
-            f"{path} is not a plan: it must hold one table, [layers], with a precision for each, and may name its "
-            "model and width"
-        )
+        content = read_toml(Seal(path.parent).read(path), path, "plan")
+        form = msgspec.convert(content, PlanForm)
+    except OSError as error:
+        raise InputError(f"can't read the plan {path}: {error.strerror or error}") from error
+    except (msgspec.ValidationError, OverflowError) as error:
+        raise InputError(f"{path} is not a plan: {error}; {_FORM}") from error
+    if not form.layers:
+        raise InputError(f"{path} is not a plan: it names no layer; {_FORM}")
     return content
+
+
+_FORM = "it must hold one table, [layers], with a precision for each, and may name its model and width"

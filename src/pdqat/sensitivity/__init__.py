@@ -59,7 +59,7 @@ def rank(
     Returns:
         The ranked layers: print it, or read `scores` and `layers`.
 
-    Example:
+    Examples:
         >>> import pdqat, torch
         >>> x, y = torch.rand(64, 4), torch.arange(64) % 2
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))

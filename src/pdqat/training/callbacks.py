@@ -6,7 +6,7 @@ from typing import Any
 class Callback:
     """Does nothing.
 
-    Example:
+    Examples:
         >>> class Print(Callback):
         ...     def epoch(self, entry):
         ...         print(entry["epoch"], entry["loss"])

@@ -1,19 +1,24 @@
 """Descent: the steps of the weights, by an optimiser and its learning rate, on a problem that may be compiled."""
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import Parameter
+from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from pdqat.batches import on_device, samples_in
+from pdqat.distributed import own_draws, processes, take_from_first
 from pdqat.errors import InputError
+from pdqat.lagrangian import Lagrangian
 from pdqat.task import Problem, trains_low
 from pdqat.training.flips import FlipControl
+from pdqat.training.gradients import LargestGradients
 from pdqat.training.schedule import flip_target, learning_rate
 from pdqat.training.settings import Settings
 
@@ -47,10 +52,14 @@ class Descent:
         self._flips: FlipControl | None = None
         if settings.flip_rate is not None and trains_low(problem):
             self._flips = FlipControl(problem.net, settings.flip_rate)
+        problem.net.state.sync_norms = settings.sync_norms
         self._waiting = 0
+        self._step = 0
+        self.gradients = LargestGradients(problem.net.model)
         self._epoch = 0.0
         self._largest_batch = 0
-        self._value: Any = problem
+        self._eager: Any = problem if processes() == 1 else _over_processes(problem)
+        self._value: Any = self._eager
         self.terms: Any = None
         """The problem's terms, compiled; None where it is not."""
         if compiled:
@@ -91,7 +100,8 @@ class Descent:
     def start_epoch(self, epoch: int) -> float:
         """Forget gradients that are left from elsewhere; returns the learning rate that the epoch starts with."""
         self._optimizer.zero_grad()
-        self._waiting = 0
+        self._waiting = self._step = 0
+        self.gradients.start_epoch()
         if self._flips is not None:
             self._flips.start_epoch()
         rate = self._optimizer.param_groups[0]["lr"]
@@ -103,7 +113,9 @@ class Descent:
         if self._has_own_rate:
             for group in self._optimizer.param_groups:
                 group["lr"] = learning_rate(self._settings, epoch)
-        value = self._objective(inputs, target)
+        with own_draws(self._step):
+            value = self._objective(inputs, target)
+        self._step += 1
         share = value if self._settings.accumulate == 1 else value / self._settings.accumulate
         share.backward()  # type: ignore[no-untyped-call]
         self._waiting += 1
@@ -120,6 +132,7 @@ class Descent:
             self._move()
         if self._scheduler is not None and self._scheduler_every == "epoch":
             self._scheduler.step()
+        take_from_first(self._problem.net.buffers())  # norms of their own have seen one share each
         return {} if self._flips is None else {"flip_rate": self._flips.mean_rate()}
 
     def state(self) -> dict[str, Any]:
@@ -130,20 +143,37 @@ class Descent:
 
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a state; what torch raises for another optimizer's goes through."""
-        self._optimizer.load_state_dict(state["optimizer"])
+        stored = state["optimizer"]
+        if self._has_own_rate:  # Adam's options are ours to say, so that none is taken from a file
+            groups = self._optimizer.state_dict()["param_groups"]
+            if [group["params"] for group in stored["param_groups"]] != [group["params"] for group in groups]:
+                raise ValueError("it is of other parameters")
+            stored = {"state": stored["state"], "param_groups": groups}
+        self._optimizer.load_state_dict(stored)
         for group in self._optimizer.param_groups:  # torch takes the state of another kind of optimizer for its own
             _ = [group[key] for key in self._optimizer.defaults]
+        if self._has_own_rate:
+            self._check_moments()
         if self._scheduler is not None:
             self._scheduler.load_state_dict(state["scheduler"])
         if self._flips is not None and "flips" in state:  # the warm-up has none
             self._flips.part.copy_(state["flips"])
+
+    def _check_moments(self) -> None:
+        """Raise ValueError if Adam would stumble over its state in the first step."""
+        for parameter, moments in self._optimizer.state.items():
+            shapes = {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
+            if {name: moment.shape for name, moment in moments.items()} != shapes:
+                raise ValueError("it is of parameters of another shape, or not of Adam")
+            if not all(moment.is_floating_point() and bool(moment.isfinite().all()) for moment in moments.values()):
+                raise ValueError("it holds what is not a number")
 
     def _objective(self, inputs: Any, target: Any) -> Tensor:
         """On a batch; one smaller than the largest so far is not worth compiling for."""
         device = next(self._problem.net.parameters()).device
         size = samples_in(inputs)
         self._largest_batch = max(self._largest_batch, size)
-        compute = self._value if size == self._largest_batch else self._problem
+        compute = self._value if size == self._largest_batch else self._eager
         with torch.autocast(device.type, torch.bfloat16, enabled=self._settings.amp):
             value: Tensor = compute(on_device(inputs, device), on_device(target, device))
         return value
@@ -155,6 +185,7 @@ class Descent:
             for parameter in parameters:
                 if parameter.grad is not None:
                     parameter.grad *= self._settings.accumulate / self._waiting
+        self.gradients.look(self._step)
         if self._settings.clip_norm is not None:
             clip_grad_norm_(parameters, self._settings.clip_norm)
         if self._flips is None:
@@ -165,3 +196,25 @@ class Descent:
         self._waiting = 0
         if self._scheduler is not None and self._scheduler_every == "step":
             self._scheduler.step()
+
+
+class _Share(nn.Module):
+    """A problem whose parameters without a gradient keep none, as in one process."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.problem = problem
+        # DistributedDataParallel looks for parameters without a gradient, and warns where it finds none.
+        self.without_gradient = Parameter(torch.zeros((), device=next(problem.parameters()).device))
+        ignored = problem._ddp_params_and_buffers_to_ignore if isinstance(problem, Lagrangian) else []
+        self._ddp_params_and_buffers_to_ignore = [f"problem.{name}" for name in ignored]
+
+    def forward(self, inputs: Any, target: Any) -> Tensor:
+        return self.problem.share(inputs, target)
+
+
+def _over_processes(problem: Problem) -> DistributedDataParallel:
+    """Starts all processes from the first one's state, and averages their gradients."""
+    # A 1x1 weight is the same in memory with channels last or not, but torch calls the layouts different.
+    warnings.filterwarnings("ignore", "Grad strides do not match bucket view strides", UserWarning)
+    return DistributedDataParallel(_Share(problem), find_unused_parameters=True)

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 
 from pdqat.allocation.choices import Bits
 from pdqat.batches import Batches
 from pdqat.description import describe, in_todays_fields
 from pdqat.disk import as_path
+from pdqat.distributed import from_first, is_first, noticing_losses
 from pdqat.errors import InputError
 from pdqat.metric import MetricLike
+from pdqat.printing import say
 from pdqat.runs.checkpoints import save_example
-from pdqat.runs.folder import Run
+from pdqat.runs.folder import Run, is_run
 from pdqat.task import Problem, check_problem
+from pdqat.terminal import PlainConsole
 from pdqat.training.callbacks import Callback
 from pdqat.training.descent import OptimizerLike, SchedulerLike
 from pdqat.training.history import History
@@ -62,6 +64,7 @@ def fit(
     amp: bool = False,
     compile: bool = False,  # noqa: A002 - torch's word
     compile_fallback: bool = False,
+    sync_norms: bool = True,
 ) -> History:
     """Train: descent on the weights, ascent on the multipliers.
 
@@ -70,6 +73,10 @@ def fit(
     A loader is any iterable of (inputs, target) that can be gone through again: a torch DataLoader, a list, or
     `pdqat.data.Batches`. All that is random in an epoch should come from torch (or from the loader's `generator`):
     both are seeded anew with every epoch, so that a training that was stopped and resumed equals one that was not.
+
+    Where torch.distributed has a process group, all its processes call this with the same arguments. Each computes its
+    share of every batch, and they take the steps that one process would; the first one writes
+    and shows.
 
     Args:
         problem: a Lagrangian, or a TaskProblem to compare with.
@@ -84,7 +91,7 @@ def fit(
         out: a run folder to make, with checkpoints, metrics and summary; `pdqat.load(out, model)` opens it again.
         resume: continue the training in `out`, which ends with the numbers of one that was never stopped.
         progress: show a progress bar, or a line an epoch where there is no terminal.
-        callbacks: are told of the start, of steps and of epochs.
+        callbacks: are told of the start, of steps and of epochs; of several processes, those of the first one.
         optimizer: instead of Adam, a torch optimizer of the network's parameters, or a function of parameters that
             makes one; `lr` and `schedule` then don't apply.
         scheduler: a torch learning-rate scheduler of that optimizer, or a function of the optimizer that makes one.
@@ -110,11 +117,13 @@ def fit(
         amp: train in bfloat16 (autocast); losses, distances and evaluations stay in float32.
         compile: compile training and evaluation with torch.compile.
         compile_fallback: where torch.compile does not work, train without it instead of stopping.
+        sync_norms: in several processes, whether batch norms take their statistics from all shares of a batch, as one
+            process does, or each from its own, with less to send.
 
     Returns:
         The history: print it for the table of scores and constraints.
 
-    Example:
+    Examples:
         >>> import pdqat, torch
         >>> x, y = torch.rand(64, 4), torch.arange(64) % 2
         >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 8), torch.nn.Linear(8, 2))
@@ -141,19 +150,26 @@ def fit(
         amp=amp,
         compile=compile,
         compile_fallback=compile_fallback,
+        sync_norms=sync_norms,
     )
     check_problem(problem)
     if not (isinstance(callbacks, Sequence) and all(isinstance(callback, Callback) for callback in callbacks)):
         raise InputError(f"callbacks is a list of pdqat.training.callbacks.Callback, not {callbacks!r}")
     if resume and out is None:
         raise InputError("resume continues the training in a run folder: name it with out")
-    shown = [TrainingProgress(Console())] if progress else []
+    shown = [TrainingProgress(PlainConsole())] if progress and is_first() else []
     description = _description(problem, settings, scheduler is not None)
-    run = None if out is None else _run(description, as_path(out, "the run folder out"), resume)
+    folder = None if out is None else as_path(out, "the run folder out")
+    if folder is not None:
+        from_first(lambda: _check_folder(description, folder, resume))
+    run = None if folder is None else Run(folder)
     with ExitStack() as stack:
+        stack.enter_context(noticing_losses())
         stack.enter_context(torch.random.fork_rng(devices=[]))  # epochs are seeded; what comes after fit is not
         if run is not None and resume:
-            stack.enter_context(run.locked())
+            from_first(lambda: stack.enter_context(run.locked()))
+            if shown and run.starts_anew is not None:
+                say(run.starts_anew)
         trainer = Trainer(
             problem,
             batches,
@@ -170,11 +186,9 @@ def fit(
             callbacks=[*callbacks, *shown],
         )
         if run is not None and resume:
-            run.summary_file.unlink(missing_ok=True)  # of a training that goes on there is none
+            from_first(lambda: run.summary_file.unlink(missing_ok=True))  # of a training that goes on there is none
         if run is not None and not resume:  # only now: what is refused leaves no folder behind
-            stack.callback(_remove_unused, run)
-            _create(run, problem, description)
-            stack.enter_context(run.locked())
+            from_first(lambda: _begin(run, problem, description, stack))
         for display in shown:
             stack.enter_context(display)
         return trainer.train()
@@ -188,29 +202,33 @@ def _description(problem: Problem, settings: Settings, has_scheduler: bool) -> d
     return plain
 
 
-def _run(description: dict[str, Any], path: Path, resume: bool) -> Run:
-    """The run folder, which is there already if a training is to be resumed."""
+def _check_folder(description: dict[str, Any], path: Path, resume: bool) -> None:
+    """The run folder is there already if a training is to be resumed, and only then."""
     if resume:
-        run = Run.open(path)
-        _check_same(description, run)
-        return run
-    if path.exists():
-        raise InputError(f"{path} exists; give another folder as out, or continue that training with resume=True")
-    return Run(path)
+        _check_same(description, Run.open(path))
+    elif path.exists():
+        continuing = ", or continue that training with resume=True" if is_run(path) else ""
+        raise InputError(f"{path} exists; give another folder as out{continuing}")
 
 
-def _create(run: Run, problem: Problem, description: dict[str, Any]) -> None:
-    Run.create(run.path)
-    save_example(run.example, problem.net.preparation.example)
-    run.write_problem(description)
+def _begin(run: Run, problem: Problem, description: dict[str, Any], stack: ExitStack) -> None:
+    """Make the folder, and hold it until the stack is left."""
+
+    def write_first(new: Run) -> None:
+        save_example(new.example, problem.net.preparation.example)
+        new.write_problem(description)
+
+    Run.create(run.path, write_first)
+    stack.callback(_remove_unused, run)
+    stack.enter_context(run.locked())
 
 
 def _remove_unused(run: Run) -> None:
     """A training that ended before its first epoch did leaves nothing to continue: no folder either."""
     if run.last.exists() or run.best.exists() or not run.path.is_dir():
         return
-    for name in (run.problem_file.name, run.example.name, run.metrics_file.name, ".lock"):
-        (run.path / name).unlink(missing_ok=True)
+    for file in (run.problem_file, run.example, run.metrics_file, run.seal.file, run.path / ".lock"):
+        file.unlink(missing_ok=True)
     if not any(run.path.iterdir()):
         run.path.rmdir()
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -15,19 +15,19 @@ from rich.progress import (
 
 from pdqat.evidence import worst_slack
 from pdqat.runs.entries import scores_in
-from pdqat.terminal import LiveDisplay, percent
+from pdqat.terminal import LiveDisplay, PlainConsole, percent
 from pdqat.training.callbacks import Callback
 
 
 class TrainingProgress(LiveDisplay, Callback):
     """A bar with loss, score of every view and worst slack below; a line an epoch where it can't be drawn."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: PlainConsole) -> None:
         self._epochs = 0
         self._steps = 0
         self._measured = ""
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=None),
             TaskProgressColumn(),
             MofNCompleteColumn(),
@@ -55,7 +55,10 @@ class TrainingProgress(LiveDisplay, Callback):
         """Show what validation measured."""
         if "bits_chosen_by" in entry:
             text = f"bits chosen by {entry['bits_chosen_by']} before epoch {entry['epoch']}"
-            self._console.print(text, highlight=False)
+            self._console.print(text)
+        for name in entry.get("flat_inputs", ()):
+            text = f"all that {name} reads is outside of its quantiser's range: it passes nothing on"
+            self._console.print(text, soft_wrap=True)
         is_accuracy = entry["metric"] == "accuracy"
         scores = "".join(
             f"  {view} {percent(score) if is_accuracy else f'{score:.4g}'}" for view, score in scores_in(entry).items()
@@ -65,4 +68,4 @@ class TrainingProgress(LiveDisplay, Callback):
         self._measured = f"  loss {entry['loss']:.3f}{scores}{slack}"
         if not self._console.is_terminal:
             line = f"epoch {entry['epoch']}/{self._epochs}  objective {entry['objective']:.3f}{self._measured}"
-            self._console.print(line, soft_wrap=True, highlight=False)
+            self._console.print(line, soft_wrap=True)

@@ -93,7 +93,7 @@ class Replanning:
     def used(self, problem: Problem) -> Budget:
         """What the problem's plan takes, of layers whose bits are chosen."""
         plan = problem.net.only_plan("spend a budget")
-        return self.budget.used_by_all(plan.precisions, self._sizes(problem))
+        return self.budget.used_by(plan.precisions, self._sizes(problem))
 
     def _check(self, problem: Lagrangian) -> None:
         plan, allowed = problem.net.only_plan("spend a budget"), self._choices(problem)

@@ -39,6 +39,7 @@ class Settings:
     amp: bool = False
     compile: bool = False
     compile_fallback: bool = False
+    sync_norms: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "schedule", choice(Schedule, self.schedule, "schedule"))

@@ -8,6 +8,7 @@ a training that is continued goes through the same stages.
 from typing import Any
 
 from pdqat.batches import Batches
+from pdqat.distributed import from_first
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers.transfer import start_views
@@ -119,10 +120,11 @@ class Stages:
         assert self._replanning is not None
         assert isinstance(self.problem, Lagrangian)
         replan = self._replanning.choose(self.problem, validation)
+        precisions, by = from_first(lambda: (replan.solution.precisions, replan.by))
         plan = self.problem.net.only_plan("spend a budget")
-        if any(plan[layer] != precision for layer, precision in replan.solution.precisions.items()):
-            self.problem = self.problem.under_plan(BitPlan(MIXED, replan.solution.precisions))
-        return replan.by
+        if any(plan[layer] != precision for layer, precision in precisions.items()):
+            self.problem = self.problem.under_plan(BitPlan(MIXED, precisions))
+        return by
 
     def _check_flips(self) -> None:
         if not trains_low(self._given):

@@ -3,6 +3,7 @@
 import copy
 from typing import Any, Protocol
 
+from pdqat.distributed import from_first
 from pdqat.errors import InputError
 from pdqat.runs.checkpoints import load_checkpoint, save_checkpoint
 from pdqat.runs.folder import Run
@@ -105,3 +106,34 @@ class MemoryStore:
 
     def where(self) -> None:
         """Only the best state is kept."""
+
+
+class FirstStore:
+    """The store of the first process, from which all others read and to which none of them writes; collective."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def last(self) -> State | None:
+        """As the first process has it."""
+        return from_first(self._store.last)
+
+    def best(self) -> State:
+        """As the first process has it."""
+        return from_first(self._store.best)
+
+    def metrics(self, epochs: int) -> list[State]:
+        """As the first process has them."""
+        return from_first(lambda: self._store.metrics(epochs))
+
+    def save(self, metrics: list[State], state: State, is_best: bool, rest: State) -> None:
+        """By the first process; the others wait until it has, or hear why it could not."""
+        from_first(lambda: self._store.save(metrics, state, is_best, rest))
+
+    def finish(self, summary: State) -> None:
+        """By the first process."""
+        from_first(lambda: self._store.finish(summary))
+
+    def where(self) -> str | None:
+        """As the first process says."""
+        return self._store.where()

@@ -8,6 +8,7 @@ import torch
 from rich.console import RenderableType
 
 from pdqat.batches import Batches
+from pdqat.distributed import processes
 from pdqat.evaluation import evaluate
 from pdqat.evidence import bound_tables, score_table
 from pdqat.metric import ACCURACY, Metric, MetricLike
@@ -24,10 +25,10 @@ def summarize(
 
     `about` are further entries: how it was trained.
     """
-    measured = evaluate(problem, validation, metric)
+    measured = evaluate(problem, validation, metric, shared=True)
     parts = {"validation": measured.scores}
     if test is not None:
-        parts["test"] = evaluate(problem, test, measured.metric).scores
+        parts["test"] = evaluate(problem, test, measured.metric, shared=True).scores
     own = [parameter for name, parameter in problem.net.named_parameters() if ".views." not in name]
     return {
         "metric": measured.metric.name,
@@ -38,6 +39,7 @@ def summarize(
         "parameters": sum(parameter.numel() for parameter in own),
         **about,
         "processor": processor(),
+        "processes": processes(),
         "versions": {"pdqat": __version__, "torch": torch.__version__, "python": platform.python_version()},
     }
 

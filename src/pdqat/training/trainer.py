@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from pdqat.batches import Batches, check_repeatable, length_of, pairs, seed_pass
+from pdqat.batches import Batches, check_repeatable, length_of, seed_pass
+from pdqat.distributed import is_first, processes, shares
 from pdqat.errors import InputError
 from pdqat.evaluation import Evaluation, evaluate
 from pdqat.lagrangian import Lagrangian
@@ -22,13 +23,14 @@ from pdqat.process import check_compiler
 from pdqat.task import Problem, TaskProblem, trains_low
 from pdqat.training.callbacks import Callback
 from pdqat.training.descent import Descent, OptimizerLike, SchedulerLike
-from pdqat.training.finite import check_finite, mean_objective
+from pdqat.training.finite import check_finite, check_steps, mean_objective
+from pdqat.training.flat_inputs import flat_inputs
 from pdqat.training.history import History
 from pdqat.training.replanning import Replanning
 from pdqat.training.settings import Schedule, Settings
 from pdqat.training.stages import Stages
 from pdqat.training.state import STRANGER_ERRORS, state_of, with_state
-from pdqat.training.store import MemoryStore, Store
+from pdqat.training.store import FirstStore, MemoryStore, Store
 from pdqat.training.summary import summarize
 
 STEPS_BETWEEN_REPORTS = 10
@@ -69,6 +71,8 @@ class Trainer:
         self.settings = settings
         self.compile_problem: str | None = None
         """Why the training is not compiled although it was asked for."""
+        if settings.compile and processes() > 1:
+            raise InputError(f"compile is for one process, and there are {processes()}: train without it")
         if settings.compile:
             self._try_compiler()
         self._batches, self._validation, self._test, self._slack_batches = batches, validation, test, slack_batches
@@ -80,8 +84,8 @@ class Trainer:
             )
         self._metric: MetricLike | None = metric
         self._by = optimizer, scheduler, scheduler_every
-        self._store: Store = MemoryStore() if store is None else store
-        self._callbacks = tuple(callbacks)
+        self._store: Store = FirstStore(MemoryStore() if store is None else store)
+        self._callbacks = tuple(callbacks) if is_first() else ()
         self._method = method or _method_of(problem)
         self.epoch = 0
         self.seconds = 0.0
@@ -161,7 +165,7 @@ class Trainer:
         self._trained.train()
         rate = self._descent.start_epoch(self.epoch)
         objectives: list[Tensor] = []
-        for step, (inputs, target) in enumerate(pairs(self._batches), start=1):
+        for step, (inputs, target) in enumerate(shares(self._batches), start=1):
             done = (step - 1) / steps if steps else 0.0
             objectives.append(self._descent.step(inputs, target, self.epoch + done))
             if every and (self._batches_done + step) % every == 0:
@@ -184,14 +188,20 @@ class Trainer:
         return {
             "epoch": self.epoch,
             "lr": rate,
-            "objective": mean_objective(objectives, self.epoch, self._kept()),
+            "objective": mean_objective(objectives),
             **steps_taken,
             "loss": measured.loss,
             "metric": measured.metric.name,
             measured.metric.name: measured.scores,
             "constraints": measured.constraints,
             **self._stages.plan(),
+            **self._flat_inputs(),
         }
+
+    def _flat_inputs(self) -> dict[str, Any]:
+        """What the epoch's entry says of layers that pass nothing on."""
+        names = flat_inputs(self._trained.net) if trains_low(self._trained) else []
+        return {"flat_inputs": names} if names else {}
 
     def _dual_step(self) -> None:
         """One step of the multipliers, on fresh slacks or on the running mean."""
@@ -213,10 +223,11 @@ class Trainer:
 
     def _measure(self, batches: Batches) -> Evaluation:
         seed_pass(batches, ~self.settings.epoch_seed(self.epoch), generator_only=True)
-        return evaluate(self._trained, batches, self._metric, compiled_terms=self._descent.terms)
+        return evaluate(self._trained, batches, self._metric, compiled_terms=self._descent.terms, shared=True)
 
     def _report(self, objectives: list[Tensor]) -> None:
-        mean = mean_objective(objectives, self.epoch + 1, self._kept())
+        check_steps(objectives, self._descent.gradients, self._batches, self.epoch + 1, self._kept())
+        mean = mean_objective(objectives)
         for callback in self._callbacks:
             callback.step(self.epoch + 1, len(objectives), mean)
 

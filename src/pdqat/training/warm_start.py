@@ -18,9 +18,9 @@ def take_over(problem: Problem, checkpoint: dict[str, Any], source: str) -> None
         )
     try:
         take_view(problem.net, checkpoint["model"], views[0])
+        if isinstance(problem, Lagrangian):
+            prefix = "duals."
+            duals = {key: value for key, value in checkpoint["duals"].items() if key.startswith(prefix)}
+            problem.duals.take_over({key.removeprefix(prefix): value for key, value in duals.items()})
     except STRANGER_ERRORS as error:
         raise InputError(f"{source} is of another model") from error
-    if isinstance(problem, Lagrangian):
-        prefix = "duals."
-        duals = {key: value for key, value in checkpoint["duals"].items() if key.startswith(prefix)}
-        problem.duals.take_over({key.removeprefix(prefix): value for key, value in duals.items()})

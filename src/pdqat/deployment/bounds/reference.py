@@ -17,6 +17,7 @@ from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, line
 from pdqat.deployment.integer.operations import (
     IntegerProduct,
     LookUp,
+    PooledSums,
     ProductSums,
     RealProduct,
     RequantizedProduct,
@@ -102,6 +103,8 @@ class ReferenceSpans(RealSpans):
             sums = _sums(operation, args[0])
             scale, bias = _meeting(sums, operation, operation.scale, operation.bias)
             return line(sums, scale, bias, bias.abs())
+        if isinstance(operation, PooledSums):
+            return args[0].through(operation)
         if isinstance(operation, LookUp):
             return Span.of(operation(args[0])).rounded()
         if isinstance(operation, ToReal):

@@ -18,9 +18,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from pdqat.deployment.bounds.real import RealSpans, normalized
 from pdqat.deployment.bounds.reference import OTHER_MODEL, Compared, shape
 from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, product
-from pdqat.deployment.integer.frozen import ByLayer, LayerCodes, PerChannel
+from pdqat.deployment.integer.frozen import ByLayer, LayerCodes
 from pdqat.deployment.integer.layers import layer_or_norm
-from pdqat.deployment.integer.operations import shift_of
+from pdqat.deployment.integer.operations import PerChannel, shift_of
 from pdqat.errors import InputError
 from pdqat.layers.layer import PrecisionLayer
 from pdqat.layers.layer_quantizers import LayerQuantizers
@@ -35,6 +35,7 @@ class SimulatedSpans(RealSpans):
 
     most_off    how far what a file rounds may be from float32, in codes, per channel of what layers read and add
     given       the codes that a runtime made; without them nothing is compared
+    biases_off  how far biases in a file are from the layers' own
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class SimulatedSpans(RealSpans):
         plan: BitPlan,
         most_off: ByLayer[PerChannel] | None = None,
         given: LayerCodes | None = None,
+        biases_off: Mapping[str, PerChannel] | None = None,
     ) -> None:
         super().__init__(followed)
-        self._plan = plan
+        self._plan, self._biases_off = plan, biases_off or {}
         self._read = _Roundings({} if most_off is None else most_off.read, None if given is None else given.read)
         self._added = _Roundings({} if most_off is None else most_off.added, None if given is None else given.added)
 
@@ -74,7 +76,10 @@ class SimulatedSpans(RealSpans):
                 span = self._read.through(layer.name, span, view.activation, precision.activation)
         if layer.weights_only:
             return Span.of(layer._operate(span, weight, None))
-        return product(span, weight, layer.bias, layer._operate)
+        made = product(span, weight, layer.bias, layer._operate)
+        if layer.name not in self._biases_off:
+            return made
+        return made.widened(self._biases_off[layer.name].meeting(made.low))
 
     def _norm(self, norm: PrecisionNorm, span: Span) -> Span:
         view = norm.views[self._plan.name]

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 
-from pdqat.deployment.deployable import Deployable
+from pdqat.deployment.deployable import Deployable, Samples
 from pdqat.deployment.following.calls import of_two_or_more
+from pdqat.deployment.footprint import Footprint
 from pdqat.deployment.integer.graph import output_names
 from pdqat.deployment.runtimes import ONNX_RUNTIME, OPENVINO, Program, load, needed
 from pdqat.deployment.verify import Opened
@@ -34,9 +35,12 @@ class Format:
     """Whether it computes as the integer reference does."""
     packs: bool
     """Whether it can store weights in the bits that they need."""
-    write: Callable[[Deployable, Path, bool], None]
+    write: Callable[[Deployable, Path, bool, Samples], Footprint | None]
+    """With the weights packed or not; the samples are some of those that it is verified on. Says what the network takes
+    where there is no runtime, if the format is for such machines."""
     open: Callable[[Deployable, Path, ExitStack], list[Opened]]
     """The file in every runtime that reads it; what is needed meanwhile is kept by the stack."""
+    is_folder: bool = False
 
     @property
     def suffix(self) -> str:
@@ -45,6 +49,8 @@ class Format:
 
     def size(self, path: Path) -> int:
         """Of all of its files, in bytes."""
+        if self.is_folder:
+            return sum(file.stat().st_size for file in path.iterdir())
         return sum(path.with_suffix(suffix).stat().st_size for suffix in self.suffixes)
 
 
@@ -52,17 +58,21 @@ def format_to_write(path: Path, name: str | None) -> Format:
     """The format of that name, or by the ending of a path: the first that has it."""
     if name is not None and name not in FORMATS:
         raise InputError(f"unknown format {name!r}; choose one of {', '.join(FORMATS)}")
-    by_ending = [form for form in FORMATS.values() if form.suffix == path.suffix]
+    by_ending = [form for form in FORMATS.values() if not form.is_folder and form.suffix == path.suffix]
     if name is None and not by_ending:
-        raise InputError(f"{path.name} does not end in .onnx, .xml or .pt2, which says its format")
+        raise InputError(f"{path.name} does not end in .onnx, .xml or .pt2, which says its format, and none is named")
     form = by_ending[0] if name is None else FORMATS[name]
-    if path.suffix != form.suffix:
+    if not form.is_folder and path.suffix != form.suffix:
         raise InputError(f"{path.name} must end in {form.suffix}, since the format is {form.name}")
     return form
 
 
 def format_of(path: Path) -> Format:
-    """The format of a file that may be verified."""
+    """The format of a file or folder that may be verified."""
+    if path.is_dir():
+        if not (path / "model.c").is_file():
+            raise InputError(f"{path} is a folder without a model.c: it is no format that can be verified")
+        return FORMATS["c"]
     if not path.is_file():
         raise InputError(f"there is no file {path}")
     if path.suffix == ".pt2":
@@ -85,7 +95,7 @@ def check_runnable(path: Path) -> None:
         raise InputError(f"{path} is a {form.name} file, which no runtime runs as it is: bench the onnx one")
 
 
-def _write_onnx(model: Deployable, path: Path, pack: bool) -> None:
+def _write_onnx(model: Deployable, path: Path, pack: bool, _: Samples) -> None:
     from pdqat.deployment.formats.onnx_file import to_onnx
 
     write_atomically(path, to_onnx(model.frozen.module, model.read_example, pack).SerializeToString())
@@ -100,7 +110,7 @@ def _open_onnx(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]:
     return [Opened(name, load(name, path), CodesSession(load(name, looking), model.frozen)) for name in runtimes]
 
 
-def _write_openvino(model: Deployable, path: Path, pack: bool) -> None:
+def _write_openvino(model: Deployable, path: Path, pack: bool, _: Samples) -> None:
     from pdqat.deployment.formats.openvino_file import save, to_openvino
 
     save(to_openvino(model.frozen.module, model.read_example, pack), path)
@@ -114,7 +124,7 @@ def _open_openvino(model: Deployable, path: Path, stack: ExitStack) -> list[Open
     return [Opened(OPENVINO, load(OPENVINO, path), CodesSession(load(OPENVINO, looking), model.frozen))]
 
 
-def _write_qonnx(model: Deployable, path: Path, _: bool) -> None:
+def _write_qonnx(model: Deployable, path: Path, _: bool, __: Samples) -> None:
     from pdqat.deployment.formats.qonnx_file import to_qonnx
 
     write_atomically(path, to_qonnx(model).SerializeToString())
@@ -140,7 +150,7 @@ def _open_qonnx(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]
     ]
 
 
-def _write_program(model: Deployable, path: Path, _: bool) -> None:
+def _write_program(model: Deployable, path: Path, _: bool, __: Samples) -> None:
     batch, example = torch.export.Dim("batch", min=1), of_two_or_more(model.read_example)
     module = model.frozen.module  # which says itself what can't be exported
     try:
@@ -157,6 +167,24 @@ def _open_program(model: Deployable, path: Path, _: ExitStack) -> list[Opened]:
     """Only ever a file that was just written here."""
     program = Program(torch.export.load(path), list(model.followed.reads), model.frozen.outputs)
     return [Opened("torch", program, ReferenceCodes(model.frozen))]
+
+
+def _write_c(model: Deployable, path: Path, _: bool, samples: Samples) -> Footprint:
+    from pdqat.deployment.formats.c_folder import c_model, write_folder
+
+    written = c_model(model)
+    write_folder(written, next(iter(samples.read.values())), path)
+    return written.footprint
+
+
+def _open_c(model: Deployable, path: Path, stack: ExitStack) -> list[Opened]:
+    from pdqat.deployment.formats.c_folder import c_model, check_program
+    from pdqat.deployment.formats.c_session import RUNTIME, Library
+
+    written, folder = c_model(model), _scratch(stack)
+    check_program(written, path)
+    plain, shown = (Library(written, path, folder, observed) for observed in (False, True))
+    return [Opened(RUNTIME, plain, CodesSession(shown, model.frozen))]
 
 
 def _scratch(stack: ExitStack) -> Path:
@@ -205,6 +233,17 @@ FORMATS = {
             packs=False,
             write=_write_program,
             open=_open_program,
+        ),
+        Format(
+            name="c",
+            about="a folder of plain C for machines without a runtime",
+            suffixes=("",),
+            file="model-c",
+            in_integers=True,
+            packs=False,
+            write=_write_c,
+            open=_open_c,
+            is_folder=True,
         ),
     )
 }

@@ -20,6 +20,7 @@ from pdqat.deployment.integer.operations import (
     Clip,
     IntegerProduct,
     LookUp,
+    PooledSums,
     ProductSums,
     RealProduct,
     RequantizedProduct,
@@ -43,11 +44,21 @@ def to_onnx(module: fx.GraphModule, example: tuple[Tensor, ...], pack: bool = Fa
 
 
 def read_onnx(path: Path) -> "onnx.ModelProto":
-    """A stranger's file, which can't name others."""
+    """A stranger's file, which can't name others, and holds one plain graph as ours do.
+
+    Runtimes take a time that doubles with every graph inside a graph.
+    """
     try:
-        return onnx.load(path, load_external_data=False)
+        model = onnx.load(path, load_external_data=False)
     except Exception as error:  # protobuf raises its own kinds
         raise InputError(f"{path} is damaged or not an ONNX file") from error
+    attributes = [attribute for node in model.graph.node for attribute in node.attribute]
+    if model.functions or any(attribute.HasField("g") or attribute.graphs for attribute in attributes):
+        raise InputError(f"{path} was not exported here: it holds graphs or functions inside its graph")
+    tensors = [*model.graph.initializer, *(attribute.t for attribute in attributes)]
+    if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors):
+        raise InputError(f"{path} was not exported here: it keeps weights in other files")
+    return model
 
 
 def with_codes(path: Path, module: fx.GraphModule, example: tuple[Tensor, ...]) -> "onnx.ModelProto":
@@ -77,6 +88,7 @@ class Writer(GraphWriter):
         ProductSums: "_product_sums",
         RealProduct: "_real_product",
         SumsToCodes: "_sums_to_codes",
+        PooledSums: "_pooled_sums",
         ToCodes: "_to_codes",
         ToReal: "_to_real",
         LookUp: "_look_up",
@@ -228,6 +240,13 @@ class Writer(GraphWriter):
         scaled = self._emit("Mul", [given, self._per_channel(module.scale, dims)])
         shifted = self._emit("Add", [scaled, self._per_channel(module.shift, dims)])
         return self._round(name, shifted, module.low, module.high, module.is_summand)
+
+    def _pooled_sums(self, _: str, module: PooledSums, given: str) -> str:
+        pooled = self._file.reduce("ReduceSum", given, module.dims, module.keepdim)
+        above = self._above.get(given, 0)
+        if above:
+            self._above[pooled] = above * module.count
+        return pooled
 
     def _to_codes(self, name: str, module: ToCodes, given: str) -> str:
         scaled = given if module.factor == 1 else self._emit("Mul", [given, self._scalar(module.factor)])

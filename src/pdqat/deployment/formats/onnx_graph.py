@@ -16,9 +16,10 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from pdqat.batches import tensors_in
 from pdqat.deployment.formats.onnx_emitter import TYPES, Emitter, Value
 from pdqat.deployment.formats.onnx_functions import KNOWN
-from pdqat.deployment.formats.onnx_parts import Made, description, function_name
+from pdqat.deployment.formats.onnx_parts import description, function_name
 from pdqat.deployment.integer.functions import check_in_place, in_functions, reached
 from pdqat.deployment.integer.graph import function_of_numbers, is_without_effect
+from pdqat.deployment.integer.made import Made
 from pdqat.deployment.integer.names import INPUT, OUTPUT, OWN_NAME
 from pdqat.deployment.integer.operations import Clip, ScaleShift
 from pdqat.errors import InputError

@@ -1,8 +1,8 @@
-"""Parts of ONNX graphs: what nodes make of an example, and how inputs, outputs and convolutions are described."""
+"""Parts of ONNX graphs: how inputs, outputs and convolutions are described."""
 
 from typing import Any
 
-from torch import Tensor, fx
+from torch import Tensor
 
 from pdqat.deployment.integer.functions import function_name
 from pdqat.errors import InputError
@@ -12,22 +12,7 @@ try:
 except ImportError as error:
     raise InputError("ONNX files need onnx: pip install 'pdqat[export]'") from error
 
-__all__ = ["Made", "as_list", "convolution_attributes", "description", "function_name"]
-
-
-class Made(fx.Interpreter):
-    """Remembers what every node makes."""
-
-    def __init__(self, module: fx.GraphModule) -> None:
-        super().__init__(module, garbage_collect_values=False)
-        self.extra_traceback = False
-        self.by_node: dict[fx.Node, Any] = {}
-
-    def run_node(self, n: fx.Node) -> Any:
-        """Called by torch.fx."""
-        made = super().run_node(n)
-        self.by_node[n] = made
-        return made
+__all__ = ["as_list", "convolution_attributes", "description", "function_name"]
 
 
 def description(name: str, kind: int, like: Tensor, follows_batch: bool = True) -> Any:

@@ -1,9 +1,12 @@
 """Assembly: the graph of integer operations, as it grows. What is needed twice is made once."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.deployment.integer.folding import (
     folded_norm,
@@ -11,11 +14,21 @@ from pdqat.deployment.integer.folding import (
     requantized_product,
     requantized_sum,
     rounded_product,
+    whole_scores,
 )
 from pdqat.deployment.integer.graph import Codes
 from pdqat.deployment.integer.layers import is_transposed
 from pdqat.deployment.integer.names import OWN_NAME
-from pdqat.deployment.integer.operations import Clip, ProductSums, SumsToCodes, ToCodes, ToReal
+from pdqat.deployment.integer.operations import (
+    LARGEST_EXACT,
+    Clip,
+    PerChannel,
+    PooledSums,
+    ProductSums,
+    SumsToCodes,
+    ToCodes,
+    ToReal,
+)
 from pdqat.deployment.integer.values import Product, Real, Through, Value, Whole
 from pdqat.errors import InputError
 
@@ -37,6 +50,8 @@ class Assembly:
         self.graph = fx.Graph()
         self.root = nn.Module()
         self.folded: list[Folded] = []
+        self.biases_off: dict[str, PerChannel] = {}
+        """Of layers whose outputs are whole scores, how far their rounded biases are from their own."""
         self._made: dict[tuple[Any, ...], fx.Node] = {}
 
     def module(self) -> fx.GraphModule:
@@ -57,6 +72,19 @@ class Assembly:
         key = (value, "real")
         if key not in self._made:
             self._made[key] = self._make_real(value)
+        return self._made[key]
+
+    def output(self, value: Value) -> fx.Node:
+        """A value in real numbers, as an output of the network: of whole scores, where it is a product."""
+        if not isinstance(value, Product) or (scores := whole_scores(value)) is None:
+            return self.real(value)
+        key = (value, "scores")
+        if key not in self._made:
+            product = real_product(value, scores)
+            if value.layer.bias is not None:
+                off = value.layer.bias.detach().double() - scores.offset.double() * scores.step
+                self.biases_off[value.name] = PerChannel(off.abs(), product.channel_dim)
+            self._made[key] = self.call(value.name, product, value.codes)
         return self._made[key]
 
     def _make_real(self, value: Value) -> fx.Node:
@@ -118,6 +146,22 @@ class Assembly:
         node = self.graph.call_module(unique, inputs)
         node.meta[OWN_NAME] = name
         return node
+
+    def pooled(self, value: Value, keepdim: bool, sizes: Sequence[int]) -> Value | None:
+        """The mean over a whole image, of these sizes; None if it is not in whole numbers that float32 can add."""
+        norms: tuple[nn.Module, ...] = ()
+        if isinstance(value, Through):
+            kept = len(value.functions)
+            while kept and isinstance(value.functions[kept - 1], _BatchNorm):
+                kept -= 1
+            norms = value.functions[kept:]
+            value = Through(value.base, value.functions[:kept]) if kept else value.base
+        whole, count = self.whole(value), math.prod(sizes)
+        if whole is None or count * max(-whole.low, whole.high + whole.above) > LARGEST_EXACT:
+            return None
+        node = self.call("mean", PooledSums(range(2, 2 + len(sizes)), keepdim, count), whole.node)
+        pooled = Whole(node, whole.step / count, count * whole.low, count * whole.high, count * whole.above)
+        return Through(pooled, norms) if norms else pooled
 
     def whole(self, value: Value) -> Whole | None:
         """A value as whole numbers, if that is what it is: sums, also behind clips at whole numbers of their step."""

@@ -1,5 +1,6 @@
 """Folding: what lies between integers and what reads them becomes one operation."""
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,12 +10,20 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.deployment.integer.graph import Codes
 from pdqat.deployment.integer.layers import convolution
-from pdqat.deployment.integer.operations import ProductSums, RealProduct, RequantizedProduct, ScaleShift, SumsToCodes
+from pdqat.deployment.integer.operations import (
+    ProductSums,
+    RealProduct,
+    RequantizedProduct,
+    ScaleShift,
+    SumsToCodes,
+    WholeScores,
+)
 from pdqat.deployment.integer.requantize import requantization
 from pdqat.deployment.integer.requantize_sums import SumsLine, sums_line
 from pdqat.deployment.integer.values import Product, Whole
 
 LARGEST_WEIGHT = 127
+LARGEST_SCORE = 2**31 - 1
 
 
 def requantized_product(base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> RequantizedProduct:
@@ -91,17 +100,36 @@ def _steepness(scale: Tensor, functions: tuple[nn.Module, ...], codes: Codes) ->
     return scale / codes.value
 
 
-def real_product(base: Product) -> RealProduct:
-    """A product in real numbers."""
-    bias = base.layer.bias
-    zeros = torch.zeros(len(base.scale))
+def real_product(base: Product, scores: WholeScores | None = None) -> RealProduct:
+    """A product in real numbers; with the bias of the scores, if it makes those."""
+    bias = torch.zeros(len(base.scale)) if base.layer.bias is None else base.layer.bias.detach().clone()
     return RealProduct(
         base.weight,
         convolution(base.name, base.layer),
         base.signed,
         base.scale.float(),
-        zeros if bias is None else bias.detach().clone(),
+        bias if scores is None else (scores.offset.double() * scores.step).float(),
+        scores,
     )
+
+
+def whole_scores(base: Product) -> WholeScores | None:
+    """A product and its bias as whole numbers of the finest step that 32 bits allow; None if channels have scales.
+
+    The bias is rounded to half a step, which is 2^-31 of the largest score, or little more.
+    """
+    scale = float(base.scale[0])
+    if bool((base.scale != scale).any()):
+        return None
+    reach = float(torch.maximum(base.low.abs(), base.high.abs()).max())
+    if base.layer.bias is None:
+        return WholeScores(0, torch.zeros(len(base.scale), dtype=torch.int32), scale) if reach < LARGEST_SCORE else None
+    bias = base.layer.bias.detach().double() / scale
+    reach += float(bias.abs().max()) + 1
+    if not reach < LARGEST_SCORE:
+        return None
+    shift = math.floor(math.log2(LARGEST_SCORE / reach))
+    return WholeScores(shift, torch.round(bias * 2**shift).to(torch.int32), scale / 2**shift)
 
 
 def folded_norm(function: nn.Module) -> nn.Module:

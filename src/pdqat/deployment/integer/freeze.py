@@ -21,6 +21,7 @@ from pdqat.deployment.integer.graph import (
     Codes,
     codes_of,
     function_of_numbers,
+    global_mean,
     is_addition,
     is_without_effect,
 )
@@ -59,13 +60,15 @@ class _Freezer:
     def frozen(self) -> Frozen:
         for node in self._followed.graph.nodes:
             self._values[node] = self._visit(node)
-        return Frozen(self._made.module(), self._made.folded, self._real_layers, self._reads, self._adds)
+        return Frozen(
+            self._made.module(), self._made.folded, self._real_layers, self._reads, self._adds, self._made.biases_off
+        )
 
     def _visit(self, node: fx.Node) -> Any:
         if node.op == "placeholder":
             return Real(self._made.graph.placeholder(node.name))
         if node.op == "output":
-            return self._made.graph.output(fx.map_arg(node.args[0], lambda made: self._made.real(self._values[made])))
+            return self._made.graph.output(fx.map_arg(node.args[0], lambda made: self._made.output(self._values[made])))
         if node.op == "get_attr":
             return self._attribute(node)
         if node.op == "call_module":
@@ -81,7 +84,7 @@ class _Freezer:
             return through(self._value(node, 0), function)
         if is_addition(node):
             return self._addition(node)
-        return self._as_it_is(node)
+        return self._pooled(node) or self._as_it_is(node)
 
     def _value(self, node: fx.Node, index: int) -> Value:
         given = node.args[index] if len(node.args) > index else node.kwargs["input"]
@@ -133,7 +136,7 @@ class _Freezer:
         if largest > LARGEST_WEIGHT:
             raise InputError(
                 f"layer {name} can't be exported: its {precision.weight}-bit weights reach {largest}, a signed byte "
-                f"{LARGEST_WEIGHT}; train with --quantizer dorefa-int8 (preset deployable), or with 7 bits"
+                f"{LARGEST_WEIGHT}; train with --quantizer dorefa-bytes (preset deployable), or with 7 bits"
             )
         codes = codes_of(self._view(layer).activation, precision.activation, name)
         rows = grid.integers.flatten(1).long()
@@ -193,6 +196,11 @@ class _Freezer:
         made = self._made.graph.call_function(operator.add, (first.node, second.node))
         above = first.above + second.above
         return Whole(made, first.step, first.low + second.low, first.high + second.high, above)
+
+    def _pooled(self, node: fx.Node) -> Value | None:
+        """The mean of an image in whole numbers, if that is what the image is; norms apply to the mean as well."""
+        pooling = global_mean(node, self._modules)
+        return None if pooling is None else self._made.pooled(self._value(node, 0), *pooling)
 
     def _as_it_is(self, node: fx.Node) -> Real:
         """Any other function, on real numbers."""

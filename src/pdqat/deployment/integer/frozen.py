@@ -9,7 +9,7 @@ from torch import Tensor, fx
 
 from pdqat.deployment.integer.assembly import Folded
 from pdqat.deployment.integer.graph import output_names
-from pdqat.deployment.integer.operations import RequantizedProduct, SumsToCodes, per_channel
+from pdqat.deployment.integer.operations import PerChannel, RequantizedProduct, SumsToCodes
 
 Known = TypeVar("Known")
 
@@ -29,19 +29,6 @@ LayerCodes = ByLayer[Tensor]
 
 
 @dataclass(frozen=True)
-class PerChannel:
-    """A number for each channel of a tensor."""
-
-    numbers: Tensor
-    dim: int
-    """Which dimension the channels are."""
-
-    def meeting(self, like: Tensor) -> Tensor:
-        """Shaped to meet a tensor."""
-        return per_channel(self.numbers, like, self.dim)
-
-
-@dataclass(frozen=True)
 class Frozen:
     """A network as integer operations, with the evidence."""
 
@@ -53,6 +40,8 @@ class Frozen:
     """Layers that read codes, in the order of their calls, each with the operation that makes them."""
     adds: list[tuple[str, str]]
     """The same for layers and norms whose outputs are added in whole numbers: with the operation that rounds them."""
+    biases_off: dict[str, PerChannel]
+    """Of layers whose outputs are whole scores, how far their biases in files are from their own."""
 
     @property
     def outputs(self) -> list[str]:

@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
 from pdqat.deployment.integer.functions import IN_PLACE_OPERATORS, function_name, raw_name
-from pdqat.deployment.integer.names import OUTPUT
+from pdqat.deployment.integer.names import OUTPUT, SHAPE
 from pdqat.deployment.integer.operations import Clip, shift_of
 from pdqat.errors import InputError
-from pdqat.quantizers import DoReFaActivation, Quantizer
+from pdqat.quantizers import DoReFaActivation, DoReFaByteActivation, Quantizer
 
 WITHOUT_EFFECT = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
 """In evaluation."""
+ADAPTIVE = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout")
 
 
@@ -83,6 +85,32 @@ def is_addition(node: fx.Node) -> bool:
     return function_name(node) == "add"
 
 
+def global_mean(node: fx.Node, modules: Mapping[str, nn.Module]) -> tuple[bool, tuple[int, ...]] | None:
+    """Whether a mean over the whole image keeps its dimensions, and their sizes; None for any other call."""
+    source = node.args[0] if node.args else node.kwargs.get("input")
+    shape = source.meta.get(SHAPE, ()) if isinstance(source, fx.Node) else ()
+    sizes = tuple(shape[2:])
+    if not sizes or node.op not in ("call_function", "call_method", "call_module"):
+        return None
+    if node.op == "call_module":
+        module = modules[str(node.target)]
+        keepdim, whole = True, isinstance(module, ADAPTIVE) and _is_one(module.output_size)
+    elif function_name(node) == "mean":
+        given = dict(zip(("dim", "keepdim"), node.args[1:], strict=False)) | node.kwargs
+        dims = given.get("dim")
+        dims = (dims,) if isinstance(dims, int) else dims
+        keepdim = bool(given.get("keepdim", False))
+        whole = isinstance(dims, tuple | list) and {int(dim) % len(shape) for dim in dims} == set(range(2, len(shape)))
+    else:
+        given = dict(zip(("output_size",), node.args[1:], strict=False)) | node.kwargs
+        keepdim, whole = True, function_name(node).startswith("adaptive_avg_pool") and _is_one(given.get("output_size"))
+    return (keepdim, sizes) if whole else None
+
+
+def _is_one(size: Any) -> bool:
+    return size == 1 or (isinstance(size, tuple | list) and all(each == 1 for each in size))
+
+
 @dataclass
 class Codes:
     """What a quantiser's codes are."""
@@ -115,7 +143,7 @@ def codes_of(quantizer: Quantizer, bits: int, name: str, is_summand: bool = Fals
     if bool(ends.offset.any()):
         raise InputError(f"layer {name} can't be exported: the codes that it reads have an offset")
     value = float(ends.scale)
-    by_levels = isinstance(quantizer, DoReFaActivation)
+    by_levels = isinstance(quantizer, DoReFaActivation | DoReFaByteActivation) and low == 0
     factor, step = (float(high), 1.0) if by_levels else (1.0, value)
     return Codes(
         low, high, factor, step, value, is_summand, middle == 0, lambda values: quantizer.codes(values, bits).integers

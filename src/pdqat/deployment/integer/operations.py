@@ -4,6 +4,8 @@ Codes and sums are int32 tensors here; a file stores them in as few bits as they
 computed in float64, which holds every whole number that can occur (below 2^53) exactly, whatever the order of the sum.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -39,6 +41,19 @@ def per_channel(vector: Tensor, like: Tensor, dim: int = 1) -> Tensor:
     shape = [1] * like.dim()
     shape[dim] = -1
     return vector.view(shape)
+
+
+@dataclass(frozen=True)
+class PerChannel:
+    """A number for each channel of a tensor."""
+
+    numbers: Tensor
+    dim: int
+    """Which dimension the channels are."""
+
+    def meeting(self, like: Tensor) -> Tensor:
+        """Shaped to meet a tensor."""
+        return per_channel(self.numbers, like, self.dim)
 
 
 class IntegerProduct(nn.Module):
@@ -132,16 +147,36 @@ class ProductSums(IntegerProduct):
         return self.accumulate(codes).to(torch.int32)
 
 
+@dataclass(frozen=True, eq=False)
+class WholeScores:
+    """How a product with its bias is whole numbers of 32 bits: 2^shift x product + offset, in units of a step."""
+
+    shift: int
+    offset: Tensor
+    """Per channel, the bias in steps."""
+    step: float
+
+
 class RealProduct(IntegerProduct):
     """Codes in, real numbers out: scale x product + bias, for outputs that are not rounded."""
 
     scale: Tensor
     bias: Tensor
 
-    def __init__(self, weight: Tensor, convolution: dict[str, Any], signed: bool, scale: Tensor, bias: Tensor) -> None:
+    def __init__(
+        self,
+        weight: Tensor,
+        convolution: dict[str, Any],
+        signed: bool,
+        scale: Tensor,
+        bias: Tensor,
+        scores: WholeScores | None = None,
+    ) -> None:
         super().__init__(weight, convolution, signed)
         self.register_buffer("scale", scale)
         self.register_buffer("bias", bias)
+        self.scores = scores
+        """The same numbers as whole ones, where they are the network's output; the bias is then a number of steps."""
 
     def forward(self, codes: Tensor) -> Tensor:
         """The output in float32."""
@@ -187,6 +222,18 @@ class SumsToCodes(nn.Module):
         """The codes that the next layer reads."""
         scale, shift = (per_channel(vector, sums, self.channel_dim) for vector in (self.scale, self.shift))
         return rounded((sums + self.above).float() * scale + shift, self.low, self.high)
+
+
+class PooledSums(nn.Module):
+    """Whole numbers added over some dimensions: a mean without its division."""
+
+    def __init__(self, dims: Sequence[int], keepdim: bool, count: int) -> None:
+        super().__init__()
+        self.dims, self.keepdim, self.count = tuple(dims), keepdim, count
+
+    def forward(self, sums: Tensor) -> Tensor:
+        """Whole numbers of the same step, divided by the `count` of those that are added."""
+        return sums.sum(self.dims, self.keepdim, dtype=sums.dtype)
 
 
 class ToCodes(nn.Module):

@@ -1,0 +1,235 @@
+"""A C program as text: model.h and model.c."""
+
+from pdqat.deployment.footprint import Footprint
+from pdqat.deployment.formats.c_arena import Buffer, least_words, place
+from pdqat.deployment.formats.c_kernels import kernels_for, source
+from pdqat.deployment.formats.c_program import Program
+from pdqat.deployment.formats.c_steps import FINISH, Step
+from pdqat.deployment.formats.c_tensors import REAL, WORD_BYTES, Stored
+
+HEADER = """\
+/* A network that pdqat wrote as C. The arena is static: calls must not overlap. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include <stdint.h>
+
+#define MODEL_INPUT_SIZE {input_size}
+#define MODEL_OUTPUT_SIZE {output_size}
+#define MODEL_ARENA_BYTES {arena} /* of RAM; no placing of the tensors could do with less than {least} */
+#define MODEL_CONSTANT_BYTES {constants} /* of weights and roundings */
+#define MODEL_MACS {macs}LL /* products that a run adds up */
+#define MODEL_LAYERS {layers} /* that make codes */
+
+{input}
+{score}
+
+/* One sample, in the order of PyTorch: channels, rows, columns. Gives back 0, or 1 where a pointer is null. */
+int model_run(const model_input_t *input, model_score_t *scores);
+
+#ifdef MODEL_OBSERVED
+/* To be defined by who wants to see codes: called for every code of a layer, in the order of PyTorch. */
+void model_observe(int layer, int index, int32_t code);
+#endif
+
+#endif
+"""
+PROGRAM = """\
+/* A network that pdqat wrote as C99: first the kernels that it needs, then its layers, then model_run. */
+#include "model.h"
+
+#include <stddef.h>
+#include <string.h>
+
+{types}
+/* All memory: the tensors, overlapped by lifetime, and what one pixel of a layer needs. */
+static struct {{
+    uint32_t tensors[{tensors}];
+{scratch}
+}} arena;
+
+typedef char arena_has_the_promised_size[sizeof arena == MODEL_ARENA_BYTES ? 1 : -1];
+
+{observe}
+{kernels}
+{definitions}
+
+{constants}
+
+int model_run(const model_input_t *input_data, model_score_t *score_data)
+{{
+    if (input_data == NULL || score_data == NULL)
+        return 1;
+    input.data = (void *)(uintptr_t)input_data; /* it is only read */
+    scores.data = score_data;
+{calls}
+    return 0;
+}}
+"""
+READ_ROWS = ("each_pixel", "sum_pixels")
+WRITE_ROWS = ("sum_pixels",)
+"""Kernels that read and write rows, beside those that operations on rows follow."""
+
+
+class Model:
+    """The two files, and what is known of them."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        groups, buffers = self._buffers()
+        offsets, words = place(buffers)
+        self._offsets = {tensor: offset for group, offset in zip(groups, offsets, strict=True) for tensor in group}
+        self._tensor_words = max(words, 1)
+        scratch = sum(size * count for _, _, size, count in self._scratch())
+        least = max(least_words(buffers), 1)
+        steps = program.steps
+        self.footprint = Footprint(
+            sum(step.bytes for step in steps),
+            self._padded(WORD_BYTES * self._tensor_words + scratch),
+            self._padded(WORD_BYTES * least + scratch),
+            sum(step.macs for step in steps),
+        )
+        self.layers = program.layers()
+        """Those that make codes, as they are numbered."""
+
+    @staticmethod
+    def _padded(size: int) -> int:
+        return -(-size // WORD_BYTES) * WORD_BYTES
+
+    def header(self) -> str:
+        """model.h."""
+        program, footprint = self.program, self.footprint
+        return HEADER.format(
+            input_size=program.input.size,
+            output_size=program.output.size,
+            arena=footprint.arena,
+            least=footprint.least_arena,
+            constants=footprint.constants,
+            macs=footprint.macs,
+            layers=len(self.layers),
+            input=self._input_type(),
+            score=self._score_type(),
+        )
+
+    def text(self) -> str:
+        """model.c."""
+        constants, tensors, calls = "\n\n".join(self._constants()), "\n".join(self._tensors()), "\n".join(self._calls())
+        return PROGRAM.format(
+            types=source("types.h"),
+            tensors=self._tensor_words,
+            scratch="\n".join(f"    {kind} {name}[{count}];" for kind, name, _, count in self._scratch()),
+            observe=source("observe.c"),
+            kernels=kernels_for("\n".join([tensors, constants, calls])),
+            definitions=tensors,
+            constants=constants,
+            calls=calls,
+        )
+
+    def _input_type(self) -> str:
+        given = self.program.input
+        if given.kind == REAL:
+            return "typedef float model_input_t;"
+        assert self.program.input_codes is not None
+        operation = self.program.input_codes[1]
+        about = f"the whole number nearest to value * {operation.factor!r} / {operation.step!r}"
+        kind = "int8_t" if given.low < 0 else "uint8_t"
+        return (
+            f"/* Codes of the network's input, {given.low} to {given.high}: {about}. */\ntypedef {kind} model_input_t;"
+        )
+
+    def _score_type(self) -> str:
+        product = self.program.last_product
+        if product is None:
+            return "typedef float model_score_t;"
+        unit = f"#define MODEL_SCORE_UNIT {product.unit!r} /* a score times this is the network's output */"
+        return f"typedef int32_t model_score_t;\n{unit}"
+
+    def _constants(self) -> list[str]:
+        """Of every step, its operations on rows from the last to the first, since each names the next one."""
+        lines = []
+        for index, step in enumerate(self.program.steps):
+            names = [f"row{index}_{number}" for number in range(len(step.rows))]
+            definitions = []
+            following = None
+            for row, name in reversed(list(zip(step.rows, names, strict=True))):
+                definitions += row.definitions(name, following)
+                following = name
+            definitions += [text.replace(FINISH, _first(names)) for text in step.constants]
+            if definitions:
+                lines.append("\n".join([*_comment(step, ""), *definitions]))
+        return lines
+
+    def _calls(self) -> list[str]:
+        lines = []
+        for index, step in enumerate(self.program.steps):
+            call = step.call.replace(FINISH, _first([f"row{index}_0"] if step.rows else []))
+            lines += ["", *_comment(step, "    "), f"    {call}"]
+        return lines
+
+    def _tensors(self) -> list[str]:
+        """Definitions, each with the functions that read and write its rows where a step calls them."""
+        steps, program = self.program.steps, self.program
+        read = {step.reads[0] for step in steps if step.kernel in READ_ROWS}
+        read |= {row.other for step in steps for row in step.rows if row.other and row.kernel == "add_row"}
+        written = {step.writes for step in steps if step.makes_rows or step.kernel in WRITE_ROWS}
+        tensors = {program.input: 0, program.output: 0, **self._offsets}
+        return [tensor.definition(offset, tensor in read, tensor in written) for tensor, offset in tensors.items()]
+
+    def _scratch(self) -> list[tuple[str, str, int, int]]:
+        """Type, name, size and number of what one pixel needs."""
+        steps = self.program.steps
+        rows = max(tensor.channels for step in steps for tensor in (*step.reads, step.writes))
+        adds = any(step.kernel == "sum_pixels" or any(row.kernel == "add_row" for row in step.rows) for step in steps)
+        has_rows = any(step.makes_rows or step.kernel in READ_ROWS for step in steps)
+        parts = [
+            ("int32_t", "row", 4, rows * has_rows),
+            ("int32_t", "other", 4, rows * adds),
+            ("uint32_t", "bits", 4, max(step.bits for step in steps)),
+            ("int16_t", "codes", 2, max(step.codes for step in steps)),
+        ]
+        return [part for part in parts if part[3]]
+
+    def _buffers(self) -> tuple[list[list[Stored]], list[Buffer]]:
+        """The tensors of the arena, with their lifetimes in steps.
+
+        A step that works pixel by pixel writes where it reads for the last time, if what it writes is stored alike.
+        """
+        steps = self.program.steps
+        first: dict[Stored, int] = {}
+        last: dict[Stored, int] = {}
+        for index, step in enumerate(steps):
+            first.setdefault(step.writes, index)
+            for tensor in (step.writes, *step.reads):
+                last[tensor] = index
+        shared: dict[Stored, list[Stored]] = {}
+        for index, step in enumerate(steps):
+            if step.writes.outside or step.writes in shared:
+                continue
+            fitting = [tensor for tensor in self._at_hand(step) if last[tensor] == index and tensor in shared]
+            alike = [
+                tensor for tensor in fitting if (tensor.kind, tensor.words) == (step.writes.kind, step.writes.words)
+            ]
+            group = shared[alike[0]] if alike else []
+            group.append(step.writes)
+            shared[step.writes] = group
+        groups = list({id(group): group for group in shared.values()}.values())
+        return groups, [
+            Buffer(group[0].words, min(first[one] for one in group), max(last[one] for one in group))
+            for group in groups
+        ]
+
+    @staticmethod
+    def _at_hand(step: Step) -> list[Stored]:
+        """What a step reads pixel by pixel, always the one that it writes next."""
+        others = [row.other for row in step.rows if row.other is not None]
+        own = [step.reads[0]] if step.kernel == "each_pixel" else []
+        return [tensor for tensor in (*own, *others) if step.kernel == "each_pixel" or tensor is not step.reads[0]]
+
+
+def _first(names: list[str]) -> str:
+    return f"&{names[0]}" if names else "NULL"
+
+
+def _comment(step: Step, indent: str) -> list[str]:
+    """What a step does, a line for every operation of the model."""
+    return f"{indent}/* {f'{chr(10)}{indent}   '.join(step.about)} */".splitlines()

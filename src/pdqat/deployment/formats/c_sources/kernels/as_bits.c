@@ -1,0 +1,6 @@
+static int32_t as_bits(float value)
+{
+    int32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}

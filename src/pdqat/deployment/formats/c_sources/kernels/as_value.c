@@ -1,0 +1,6 @@
+static float as_value(int32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}

@@ -1,0 +1,7 @@
+/* Whole numbers within limits. */
+static void clip_row(const row_operation *how, int32_t *row, int channels, int pixel)
+{
+    (void)pixel;
+    for (int channel = 0; channel < channels; channel++)
+        row[channel] = row[channel] < how->low ? how->low : row[channel] > how->high ? how->high : row[channel];
+}

@@ -1,0 +1,4 @@
+static int pixels_of(const tensor *numbers)
+{
+    return numbers->height * numbers->width;
+}

@@ -1,0 +1,193 @@
+"""Steps of a C program: one call of a kernel each, with its constants and the tensors that it reads and writes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdqat.deployment.formats.c_rounding import product_rounding, real_rounding, score_rounding
+from pdqat.deployment.formats.c_rows import RowOperation
+from pdqat.deployment.formats.c_tensors import PLANES, WORD, Stored
+from pdqat.deployment.formats.c_text import structure, table
+from pdqat.deployment.formats.c_weights import BYTE, Weights, weights_of
+from pdqat.deployment.integer.operations import IntegerProduct, RealProduct, RequantizedProduct
+from pdqat.errors import InputError
+
+Sizes = int | Sequence[int]
+INT32 = 2**31
+FINISH = "{finish}"
+"""Stands in constants for the first operation on rows."""
+MOST_PRODUCTS = 8
+"""Of planes of weights and codes: with more of them a word of bits costs more than its numbers one by one."""
+LEAST_CHANNELS = 8
+"""Of a group, for bits to fill a good part of a word."""
+
+
+@dataclass(eq=False)
+class Step:
+    """A call, and what its rows go through before they are stored."""
+
+    about: list[str]
+    """For comments: only names that are plain, and numbers."""
+    kernel: str
+    arguments: list[str]
+    """In front of the tensors."""
+    reads: list[Stored]
+    writes: Stored
+    constants: list[str] = field(default_factory=list)
+    """Definitions in C, `{finish}` for the first operation on rows."""
+    constant_bytes: int = 0
+    macs: int = 0
+    """Products that are added up."""
+    rows: list[RowOperation] = field(default_factory=list)
+    makes_rows: bool = True
+    """Whether operations on rows can follow."""
+    bits: int = 0
+    codes: int = 0
+    """What windows take: words of bits, and codes."""
+
+    @property
+    def call(self) -> str:
+        """In C."""
+        tensors = [f"&{tensor.name}" for tensor in (*self.reads[:1], self.writes)]
+        return f"{self.kernel}({', '.join([*self.arguments, *tensors])});"
+
+    @property
+    def bytes(self) -> int:
+        """Of all constants."""
+        return self.constant_bytes + sum(row.bytes for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Of a convolution's windows, in C's names."""
+
+    kernel: tuple[int, int] = (1, 1)
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+
+    @classmethod
+    def of(cls, weight: Tensor, options: Mapping[str, Any]) -> "Geometry":
+        """Of a weight of a convolution or linear layer; in one dimension windows are one row high."""
+        dims = weight.dim() - 2
+        kernel = pair(tuple(weight.shape[2:]), dims, 1)
+        stride, dilation = (pair(options.get(name, 1), dims, 1) for name in ("stride", "dilation"))
+        return cls(kernel, stride, pair(options.get("padding", 0), dims, 0), dilation, options.get("groups", 1))
+
+    def fields(self) -> dict[str, int]:
+        """As a struct has them."""
+        return {
+            "groups": self.groups,
+            "kernel_height": self.kernel[0],
+            "kernel_width": self.kernel[1],
+            "stride_y": self.stride[0],
+            "stride_x": self.stride[1],
+            "pad_y": self.padding[0],
+            "pad_x": self.padding[1],
+            "dilation_y": self.dilation[0],
+            "dilation_x": self.dilation[1],
+        }
+
+    def __str__(self) -> str:
+        return f"{self.kernel[0]} x {self.kernel[1]}"
+
+
+def pair(value: Sizes, dims: int, usual: int) -> tuple[int, int]:
+    """Numbers for rows and columns, where one may stand for both; rows have the usual one if there are only columns.
+
+    >>> pair(3, 2, 1), pair((3,), 1, 1), pair((), 0, 0)
+    ((3, 3), (1, 3), (0, 0))
+    """
+    numbers = [value] if isinstance(value, int) else list(value)
+    numbers = numbers * dims if len(numbers) == 1 else numbers
+    rows, columns = [*[usual] * (2 - len(numbers)), *numbers]
+    return rows, columns
+
+
+@dataclass(frozen=True)
+class Product:
+    """A convolution or linear layer on codes from low to high, before it is known how these are stored."""
+
+    name: str
+    operation: IntegerProduct
+    weights: Weights
+    rounding: RowOperation
+    unit: float | None = None
+    """Of scores in whole numbers."""
+
+    @classmethod
+    def of(cls, name: str, operation: IntegerProduct, low: int, high: int, is_last: bool) -> "Product":
+        """With its rounding; sums that 32 bits can't hold are refused."""
+        if operation.is_transposed or operation.weight.dim() > 4:
+            raise InputError(f"{name}: a transposed or three-dimensional convolution can't be written to C")
+        rows = operation.weight.flatten(1).long()
+        is_rounded = isinstance(operation, RequantizedProduct)
+        weights = weights_of(operation.weight, ~rows.any(1) if is_rounded else None)
+        ends = torch.stack([rows * low, rows * high, torch.zeros_like(rows)])
+        least, most = ends.amin(0).sum(1) // weights.divisor, ends.amax(0).sum(1) // weights.divisor
+        unit, rounding = None, None
+        if isinstance(operation, RequantizedProduct):
+            rounding = product_rounding(operation, weights.divisor, least, most)
+            if rounding is None:
+                weights = weights_of(operation.weight)
+                rounding = product_rounding(operation, weights.divisor, least, most, in_float32=True)
+        elif isinstance(operation, RealProduct) and is_last:
+            rounding, unit = score_rounding(operation, weights, least, most)
+        elif isinstance(operation, RealProduct):
+            rounding = real_rounding(operation, weights)
+        if weights.largest_sum * max(-low, high) * weights.divisor >= INT32:
+            raise InputError(f"{name}: sums of so many products can exceed 32 bits, which can't be written to C")
+        sums = RowOperation("multiply_row", {"divisor": weights.divisor})
+        return cls(name, operation, weights, rounding or sums, unit)
+
+    def suits_planes(self, code_bits: int) -> bool:
+        """Whether codes of so many bits are better read as bit planes."""
+        channels = int(self.operation.weight.shape[1])
+        few_products = self.weights.bits < BYTE and self.weights.bits * code_bits <= MOST_PRODUCTS
+        return few_products and channels >= LEAST_CHANNELS
+
+    def step(self, layer: str, given: Stored, made: Stored) -> Step:
+        """The call; `layer` is what its constants are called by."""
+        geometry = Geometry.of(self.operation.weight, self.operation.convolution)
+        kernel, words, stored = self._stored(given.kind == PLANES)
+        weights, kind = ("bytes", "int8_t") if kernel == "convolve_bytes" else ("indices", "uint32_t")
+        fields = geometry.fields() | {
+            "weight_bits": self.weights.bits,
+            "row_words": words,
+            "slope": self.weights.slope,
+            "start": self.weights.start,
+            weights: f"{layer}_weights",
+            "finish": FINISH,
+        }
+        terms = self.weights.indices.shape[1]
+        bits = f"{self.weights.bits} bit{'s' * (self.weights.bits > 1)}"
+        return Step(
+            [
+                f"{self.name}: {geometry}, {given.channels} to {made.channels} channels, weights of {bits}, codes "
+                f"{given.low} to {given.high}"
+            ],
+            kernel,
+            [f"&{layer}"],
+            [given],
+            made,
+            [table(kind, f"{layer}_weights", stored), structure("convolution", layer, fields)],
+            stored.nbytes,
+            made.size * terms,
+            bits=words * given.planes,
+            codes=0 if given.kind == PLANES else -(-terms // WORD) * WORD,
+        )
+
+    def _stored(self, in_planes: bool) -> tuple[str, int, np.ndarray]:
+        """Kernel, words of a row, and weights."""
+        if in_planes:
+            planes = self.weights.planes()
+            return "convolve_planes", planes.shape[-1], planes
+        if self.weights.bits == BYTE:
+            return "convolve_bytes", 0, self.weights.indices.astype(np.int8)
+        packed = self.weights.packed()
+        return "convolve_packed", packed.shape[-1], packed

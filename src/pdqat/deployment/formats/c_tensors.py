@@ -1,0 +1,84 @@
+"""Tensors of a C program: what they hold, how it is stored, and where in the arena."""
+
+from dataclasses import dataclass
+
+from pdqat.deployment.formats.c_text import structure
+
+WORD_BYTES, WORD = 4, 32
+REAL, PLANES, BYTES, INT16, INT32 = "real", "planes", "bytes", "int16", "int32"
+"""How numbers are stored."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Numbers of height x width pixels with some channels; a vector is one pixel."""
+
+    name: str
+    """In C."""
+    channels: int
+    height: int
+    width: int
+    kind: str
+    low: int = 0
+    high: int = 0
+    """Of whole numbers."""
+    outside: str = ""
+    """The argument of model_run that it is; such tensors have their channels first."""
+
+    @property
+    def pixels(self) -> int:
+        """How many there are."""
+        return self.height * self.width
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are."""
+        return self.pixels * self.channels
+
+    @property
+    def planes(self) -> int:
+        """Bit planes; the highest one of signed codes counts negative."""
+        return bits_of(self.low, self.high) if self.kind == PLANES else 0
+
+    @property
+    def words(self) -> int:
+        """That it takes in the arena."""
+        if self.outside:
+            return 0
+        if self.kind == PLANES:
+            return self.pixels * self.planes * -(-self.channels // WORD)
+        size = {REAL: 4, INT32: 4, INT16: 2, BYTES: 1}[self.kind]
+        return -(-self.size * size // WORD_BYTES)
+
+    def definition(self, offset: int, reads: bool, writes: bool) -> str:
+        """In C; the functions that read and write its rows are named only where they are called."""
+        channels_first = bool(self.outside)
+        fields = {
+            "data": f"arena.tensors + {offset}" if not self.outside else 0,
+            "height": self.height,
+            "width": self.width,
+            "channels": self.channels,
+            "pixel_step": 1 if channels_first else self.channels,
+            "channel_step": self.pixels if channels_first else 1,
+            "planes": self.planes,
+            "is_signed": int(self.low < 0),
+            "read": f"read_{self.kind}" if reads else 0,
+            "write": f"write_{self.kind}" if writes else 0,
+        }
+        return structure("tensor", self.name, fields, constant=not self.outside)
+
+
+def bits_of(low: int, high: int) -> int:
+    """Of whole numbers from low to high, in two's complement if there are negative ones.
+
+    >>> bits_of(0, 3), bits_of(-1, 1), bits_of(-128, 127)
+    (2, 2, 8)
+    """
+    return max(high.bit_length(), (-low - 1).bit_length() if low < 0 else 0, 0 if low < 0 else 1) + (low < 0)
+
+
+def kind_of(low: int, high: int) -> str:
+    """The smallest storage that holds whole numbers, other than planes."""
+    if (low >= 0 and high <= 255) or (low >= -128 and high <= 127):
+        return BYTES
+    return INT16 if low >= -(1 << 15) and high < 1 << 15 else INT32

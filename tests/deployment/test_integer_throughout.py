@@ -1,0 +1,109 @@
+"""Networks that are integers from the image to the scores."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from deployed_networks import labelled, small_preresnet, small_resnet, trained_like, verified_reference
+from pdqat import prepare
+from pdqat.deployment.deployable import Deployable
+from pdqat.deployment.export import export
+from pdqat.deployment.formats.c_folder import write_folder
+from pdqat.deployment.formats.c_model import Model
+from pdqat.deployment.formats.c_program import Program
+from pdqat.deployment.formats.c_session import Library
+from pdqat.deployment.integer.operations import PooledSums, RealProduct, ScaleShift, ToCodes, ToReal
+
+BUILDERS = {"pre-activation": small_preresnet, "standard": small_resnet}
+IN_REALS = (ToReal, ScaleShift)
+
+
+def bytes_of_images(count: int) -> Tensor:
+    """Images from 0 to 1, as their bytes say."""
+    drawn = torch.randint(256, (count, 3, 8, 8), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    return drawn.float() / 255
+
+
+@cache
+def model(name: str, bits: str) -> Deployable:
+    """Not to be changed."""
+    torch.manual_seed(0)
+    net = prepare(BUILDERS[name](), bytes_of_images(8), bits, ends=8, quantizer="dorefa-bytes", integer_sums=True)
+    return Deployable.of(trained_like(net, 1, draw=torch.rand), None, bytes_of_images(8))
+
+
+@pytest.mark.parametrize("bits", ["1", "2", "8"])
+@pytest.mark.parametrize("name", BUILDERS)
+def test_nothing_between_the_image_and_the_scores_is_a_real_number(name: str, bits: str) -> None:
+    frozen = model(name, bits).frozen
+    assert not frozen.real_layers
+    kinds = [type(part) for part in frozen.module.children()]
+    assert kinds.count(ToCodes) == kinds.count(RealProduct) == kinds.count(PooledSums) == 1
+    assert not set(kinds) & set(IN_REALS)
+    assert verified_reference(model(name, bits), bytes_of_images(40)).passes
+
+
+@torch.no_grad()
+def operation(model: Deployable, kind: type) -> tuple[Any, Tensor, Tensor]:
+    """The only one of a kind, with what it reads and makes of images."""
+    (found,) = [part for part in model.frozen.module.children() if isinstance(part, kind)]
+    seen: list[tuple[Tensor, Tensor]] = []
+    hook = found.register_forward_hook(lambda _, args, output: seen.append((args[0], output)))
+    model.frozen.module(bytes_of_images(16))
+    hook.remove()
+    return found, *seen[0]
+
+
+def test_the_first_layer_reads_the_bytes_of_the_image() -> None:
+    _, images, codes = operation(model("pre-activation", "2"), ToCodes)
+    assert codes.tolist() == torch.round(images * 255).int().tolist()
+    assert codes.max() == 255
+
+
+@pytest.mark.parametrize("bits", ["1", "8"])
+def test_scores_are_whole_numbers_of_32_bits(bits: str) -> None:
+    product, codes, outputs = operation(model("standard", bits), RealProduct)
+    scores = product.accumulate(codes).long() * 2**product.scores.shift + product.scores.offset
+    assert scores.abs().max() < 2**31
+    torch.testing.assert_close((scores.double() * product.scores.step).float(), outputs)
+    bias = dict(model("standard", bits).net.model.named_parameters())["head.bias"].detach().double()
+    assert (product.scores.offset.double() * product.scores.step - bias).abs().max() <= 0.5001 * product.scores.step
+
+
+@pytest.mark.parametrize(("file", "form"), [("model.onnx", "onnx"), ("model.xml", "openvino"), ("model", "c")])
+@pytest.mark.parametrize("name", BUILDERS)
+def test_files_are_right_in_every_runtime(name: str, file: str, form: str, tmp_path: Path) -> None:
+    deployed, images = model(name, "2"), bytes_of_images(40)
+    report = export(deployed.net, tmp_path / file, images, check=labelled(deployed.net, images), format=form)
+    assert report.verified
+    assert all(result.passes for result in report.verified)
+    assert not report.real_layers
+
+
+def test_scales_of_channels_leave_scores_real() -> None:
+    torch.manual_seed(0)
+    net = prepare(small_resnet(), bytes_of_images(8), 4, ends=8, quantizer="uniform-channel", integer_sums=True)
+    deployed = Deployable.of(trained_like(net, 1, draw=torch.rand), None, bytes_of_images(8))
+    product, _, _ = operation(deployed, RealProduct)
+    assert product.scores is None
+    assert verified_reference(deployed, bytes_of_images(20)).passes
+
+
+@torch.no_grad()
+def test_in_c_bytes_go_in_and_the_references_scores_come_out(tmp_path: Path) -> None:
+    deployed, images = model("pre-activation", "2"), bytes_of_images(16)
+    written = Model(Program(deployed.frozen.module, deployed.read_example))
+    write_folder(written, images, tmp_path / "model")
+    library = Library(written, tmp_path / "model", tmp_path, observed=False)
+    scores, _ = library.run_numbers(torch.round(images * 255).to(torch.uint8).numpy())
+    product, codes, _ = operation(deployed, RealProduct)
+    whole = product.accumulate(codes).long() * 2**product.scores.shift + product.scores.offset
+    assert scores.tolist() == whole.tolist()
+    header = (tmp_path / "model" / "model.h").read_text()
+    assert "typedef uint8_t model_input_t;" in header
+    assert "typedef int32_t model_score_t;" in header
+    assert "float" not in (tmp_path / "model" / "model.c").read_text().partition("int model_run")[2]
