@@ -18,6 +18,8 @@ from pdqat.training.history import History
 from reported import CLASSES, LAYER, SCRIPT, subject, trained
 
 PHONE = {"width": 390, "height": 844}
+WAIT_MILLISECONDS = 50
+WAITS = 1200  # a minute, for a machine that does much else
 Open = Callable[..., Page]
 
 
@@ -81,7 +83,7 @@ def open_page(browser: Browser, wrong: list[str]) -> Iterator[Open]:
         page.on("dialog", lambda dialog: wrong.append(f"dialog: {dialog.message}"))
         page.on("request", lambda request: wrong.append(f"request: {request.url}") if is_outside(request.url) else None)
         page.goto(path.as_uri())
-        page.wait_for_function("drawn.length > 0 && drawn.every((chart) => chart.canvas)")
+        wait_until(page, "drawn.length > 0 && drawn.every((chart) => chart.canvas)")
         return page
 
     def is_outside(address: str) -> bool:
@@ -96,6 +98,15 @@ def open_page(browser: Browser, wrong: list[str]) -> Iterator[Open]:
 def page(file: Path, open_page: Open) -> Page:
     """One for all tests that leave the page as they found it, or change a section that no other looks at."""
     return open_page(file)
+
+
+def wait_until(page: Page, condition: str, argument: Any = None) -> None:
+    """Asks from outside the page, since the page's own policy forbids what `wait_for_function` polls with."""
+    for _ in range(WAITS):
+        if page.evaluate(condition, argument):
+            return
+        page.wait_for_timeout(WAIT_MILLISECONDS)
+    pytest.fail(f"the page never came to {condition}")
 
 
 def column(page: Page, section: str, heading: str) -> list[str]:
@@ -113,7 +124,7 @@ def labels_of_chart(page: Page, inside: str) -> list[str]:
     script = (
         "(inside) => Chart.getChart(document.querySelector(`${inside} canvas`)).data.datasets.map((it) => it.label)"
     )
-    page.wait_for_function("(inside) => Chart.getChart(document.querySelector(`${inside} canvas`))", arg=inside)
+    wait_until(page, "(inside) => !!Chart.getChart(document.querySelector(`${inside} canvas`))", inside)
     labels: list[str] = page.evaluate(script, inside)
     return labels
 
@@ -175,7 +186,7 @@ def test_bounds_over_epochs_are_chosen_by_box_and_by_quantity(page: Page) -> Non
     page.locator("#bounds").get_by_label("layer/second").check()
     assert labels_of_chart(page, "#bounds") == ["layer/second"]
     page.locator("#bounds select").select_option("slack")
-    page.wait_for_function("Chart.getChart(document.querySelector('#bounds canvas'))")
+    wait_until(page, "!!Chart.getChart(document.querySelector('#bounds canvas'))")
     document = json.loads(page.locator("#document").text_content() or "")
     slacks = next(it["slack"] for it in document["runs"][0]["history"]["bounds"] if it["name"].endswith("second"))
     assert page.evaluate("Chart.getChart(document.querySelector('#bounds canvas')).data.datasets[0].data") == slacks
@@ -210,7 +221,7 @@ def test_it_follows_the_system_into_the_dark_and_has_a_switch(file: Path, open_p
     page.get_by_role("button", name="Dark colours").click()
     assert page.evaluate(background) != dark
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
-    page.wait_for_function("drawn.length > 6")
+    wait_until(page, "drawn.length > 6")
     assert min(ink(page)) > 500, "charts are drawn again in the other colours"
 
 
