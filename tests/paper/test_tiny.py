@@ -59,4 +59,10 @@ def test_a_point_is_drawn_for_every_cell() -> None:
 
 
 def test_recipes_are_shown_before_there_is_a_best() -> None:
-    assert tiny([of("ste", 0, 0.5)]).tables[1].rows == ()
+    assert [table.title[:13] for table in tiny([of("ste", 0, 0.5)]).tables] == ["Test accuracy"]
+
+
+def test_files_of_integers_stand_beside_what_was_simulated() -> None:
+    found = {"model.onnx": {"onnxruntime": {"accuracy": 0.8612, "simulated_accuracy": 0.8613}}}
+    exported = tiny([of("best", 0, 0.86) | {"exported": found}, of("ste", 0, 0.8) | {"exported": {}}]).tables[-1]
+    assert exported.rows == (("2", "best", "0", "model.onnx", "onnxruntime", "86.12", "86.13"),)

@@ -13,6 +13,8 @@ from pdqat.experiments.cells import Cell
 from pdqat.experiments.protocol import Protocol
 from pdqat.layers import Distance
 from pdqat.precision import FULL
+from pdqat.runs.exports_file import read_exports
+from pdqat.runs.folder import Run
 from pdqat.runs.forms import read_json
 
 Entry = dict[str, Any]
@@ -111,11 +113,24 @@ def _entry(cell: Cell, protocol: Protocol, folder: Path) -> Entry:
             "kept_largest": None if cell.kept is None else cell.kept.largest,
             "processor": measured.get("processor"),
         }
-        return entry | {"recipe": cell.recipe, "amp": config.amp} if cell.recipe else entry
+        if not cell.recipe:
+            return entry
+        return entry | {"recipe": cell.recipe, "amp": config.amp, "exported": _exported(run)}
     except KeyError as error:
         raise cell.damaged(folder, f"it has no {error}") from error
     except (TypeError, ValueError, IndexError) as error:
         raise cell.damaged(folder, str(error)) from error
+
+
+def _exported(run: Run) -> dict[str, dict[str, dict[str, float]]]:
+    """Of the files that `pdqat export` made of the cell: by file and runtime, the accuracies of file and simulation."""
+    return {
+        file: {
+            result["runtime"]: {name: result[name] for name in ("accuracy", "simulated_accuracy")}
+            for result in noted.get("verified", [])
+        }
+        for file, noted in read_exports(run).items()
+    }
 
 
 def _accuracy(accuracies: dict[str, dict[str, float]], view: str | None, part: str) -> float | None:

@@ -20,8 +20,9 @@ OTHERS = (*(name for name in RECIPES if name != BEST), BREVITAS)
 
 
 def tiny(entries: Sequence[Entry]) -> Artefact:
-    """Accuracy by bits and recipe, the differences of `best` to every other, and a point for every cell."""
-    return Artefact([_accuracies(entries), _differences(entries)], {"": _points(entries)})
+    """Accuracy by bits and recipe, the differences of `best` to every other, exported files, a point for every cell."""
+    tables = [_accuracies(entries), _differences(entries), _exported(entries)]
+    return Artefact([table for table in tables if table.rows], {"": _points(entries)})
 
 
 def _accuracies(entries: Sequence[Entry]) -> Grid:
@@ -69,6 +70,24 @@ def _said(difference: Difference, corrected: float) -> tuple[str, ...]:
         return mean, "", "", "", n, ""
     interval = f"[{difference.low:+.2f}, {difference.high:+.2f}]"
     return mean, interval, f"{difference.p:.2g}", f"{corrected:.2g}", n, "yes" if corrected < 1 - CONFIDENCE else "no"
+
+
+def _exported(entries: Sequence[Entry]) -> Grid:
+    """What the files of integers choose, beside the network that was trained, on the same test images."""
+    rows = tuple(
+        (str(entry["bits"]), entry["recipe"], str(entry["seed"]), file, runtime, *map(_as_percent, accuracies.values()))
+        for bits in BITS
+        for entry in sorted(entries, key=lambda entry: (entry["recipe"], entry["seed"]))
+        if entry["bits"] == bits
+        for file, runtimes in entry.get("exported", {}).items()
+        for runtime, accuracies in runtimes.items()
+    )
+    headings = ("bits", "recipe", "seed", "file", "runtime", "accuracy", "simulated")
+    return Grid("Test accuracy of exported files beside the simulated network's", headings, rows)
+
+
+def _as_percent(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.2f}"
 
 
 def _points(entries: Sequence[Entry]) -> Figure:
