@@ -65,7 +65,7 @@ class Valley:
 
 VALLEYS: dict[str, Valley] = {
     "silu": Valley(-1.2784645427610738, Error(8 * UNIT, 0, 8 * UNIT)),
-    "gelu": Valley(-0.7517915246935645, Error(8 * UNIT, 0, 8 * UNIT)),
+    "gelu": Valley(-0.7517915246935645, Error(8 * UNIT, 0, 16 * UNIT)),
     "mish": Valley(-1.1924312145154, Error(16 * UNIT, 0, 256 * UNIT)),
     "hardswish": Valley(-1.5, Error(8 * UNIT, 0, 4 * UNIT)),
     "abs": Valley(0.0, Error(0.0)),
