@@ -72,6 +72,15 @@ def test_low_is_the_task_loss_of_low_precision_with_full_precision_to_stay_close
     assert_same_gradients(problem(INPUTS, LABELS), expected, net)
 
 
+def test_multipliers_of_low_start_at_0_but_for_lessons_of_a_teacher() -> None:
+    constraints = [OutputConstraint("kl"), LossConstraint(0.4)]
+    starts = {
+        taught: Lagrangian(net_of(), F.cross_entropy, constraints, objective="low", teacher=taught).duals.multipliers
+        for taught in (None, Perceptron())
+    }
+    assert [start.tolist() for start in starts.values()] == [[0.0, 0.0], [1.0, 1.0]]
+
+
 def test_low_sums_over_plans() -> None:
     net = net_of([1, 4])
     problem = Lagrangian(net, F.cross_entropy, [OutputConstraint()], objective="low", **THROUGH).eval()

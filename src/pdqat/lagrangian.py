@@ -2,7 +2,8 @@
 
     L(theta, lambda) = mean loss(f(x), y) + sum_views sum_c lambda_c (mean distance_c - tolerance_c)
 
-With `objective="low"` the task loss is that of f^q instead, and f's closeness is what is required of it.
+With `objective="low"` the task loss is that of f^q instead, and f's closeness is what is required of it. Then f^q
+learns without the output constraint, whose multiplier starts at 0 like all others.
 
 Tolerances that tune themselves are minimised over too. Their best value has a closed form, t_c = tolerance_c lambda_c /
 price_c, so it takes no steps of its own: it follows the multiplier, and L has their cost h_c(t_c) in it.
@@ -11,6 +12,7 @@ Rounding has gradient zero, so weights feel a layer constraint through the full-
 constraint reaches them through f^q, by an estimated gradient, is up to `gradient`.
 """
 
+import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -129,6 +131,8 @@ class Lagrangian(nn.Module):
         }
         bounds = [bound for resolved in self._resolved.values() for _, its_bounds in resolved for bound in its_bounds]
         _check_bounds(bounds)
+        if self.objective is Objective.LOW and teacher is None:  # f^q learns from the task, not from f
+            bounds = [dataclasses.replace(bound, start=0.0) for bound in bounds]
         self.duals = Duals(bounds, duals)
         self.register_buffer("distance_sum", torch.zeros(len(self.duals.multipliers)))
         self.register_buffer("samples", torch.zeros(()))

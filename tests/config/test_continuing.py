@@ -26,7 +26,9 @@ KEPT = "stages.1.0.conv0"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return finished_run(tmp_path_factory.mktemp("source") / "run", layer_tolerance=0.2, dual_rate=0.5)
+    return finished_run(
+        tmp_path_factory.mktemp("source") / "run", quantizer="dorefa", layer_tolerance=0.2, dual_rate=0.5
+    )
 
 
 @pytest.fixture(scope="module")

@@ -53,7 +53,24 @@ def test_the_paper_preset_has_the_numbers_of_the_appendix() -> None:
     assert config.dual_samples is None, "slacks over the whole training set"
     assert (config.validation, config.augment, config.quantizer) == (0.1, True, "dorefa")
     assert (config.output_distance, config.layer_distance) == ("cross-entropy", "squared")
-    assert (config.gradient, config.tied_norms) == ("exact", False)
+    assert (config.objective, config.gradient) == ("full", "exact")
+    assert (config.tied_norms, config.view_sample) == (False, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "fitting"),
+    [
+        ({}, ("normal", "low", True, 0.25)),
+        ({"method": "ste"}, ("dorefa", "low", True, 0.25)),
+        ({"objective": "full"}, ("normal", "full", False, 1.0)),
+        ({"gradient": "norms"}, ("normal", "full", False, 1.0)),
+        ({"gradient": "exact", "tied_norms": True, "quantizer": "uniform"}, ("uniform", "full", True, 1.0)),
+        ({"preset": "paper", "gradient": "straight-through"}, ("dorefa", "full", False, 1.0)),
+    ],
+)
+def test_what_is_not_said_fits_what_is(given: dict[str, Any], fitting: tuple[Any, ...]) -> None:
+    config = resolve_config(None, {}, given)
+    assert (config.quantizer, config.objective, config.tied_norms, config.view_sample) == fitting
 
 
 def test_the_paper_preset_has_no_output_tolerance_for_a_plan() -> None:

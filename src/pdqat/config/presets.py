@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pdqat.config.old_keys import FORMER, RENAMED, modern
-from pdqat.config.train_config import TrainConfig
+from pdqat.config.train_config import Method, TrainConfig
 from pdqat.errors import InputError
 from pdqat.precision import Precision
 from pdqat.runs.folder import Run
@@ -30,7 +30,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         "data": "cifar10",
         "model": "preresnet20",
         "width": 5,
+        "quantizer": "dorefa",
+        "objective": "full",
         "gradient": "exact",
+        "tied_norms": False,
+        "view_sample": 1.0,
         "output_distance": "cross-entropy",
         "layer_distance": "squared",
         "layer_sample": 1.0,
@@ -72,8 +76,7 @@ def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[s
         raise InputError(
             f"unknown preset {preset!r}{did_you_mean(preset, PRESETS)}; choose one of {', '.join(PRESETS)}"
         )
-    values = {**(PRESETS[preset] if preset else {}), **given}
-    config = TrainConfig(**values)
+    config = TrainConfig(**_with_what_fits({**(PRESETS[preset] if preset else {}), **given}))
     if config.take_over and config.init is None:
         raise InputError("take_over takes from the checkpoint in init, which is not given")
     is_as_published = config.output_distance == "cross-entropy" and len(config.bits) == 1 and not config.plan
@@ -82,3 +85,15 @@ def resolve_config(preset: str | None, file: Mapping[str, Any], flags: Mapping[s
             config, output_tolerance=PAPER_OUTPUT_TOLERANCES.get(str(Precision.parse(config.bits[0])))
         )
     return config
+
+
+def _with_what_fits(values: dict[str, Any]) -> dict[str, Any]:
+    """The values, and where nothing is said of an option, what suits the others: the defaults suit one another."""
+    fitting: dict[str, Any] = {}
+    if values.get("method") in (Method.FULL, Method.STE):
+        fitting["quantizer"] = "dorefa"
+    if values.get("gradient", TrainConfig.gradient) != TrainConfig.gradient:
+        fitting["objective"] = "full"
+    if {**fitting, **values}.get("objective") == "full":
+        fitting |= {"tied_norms": False, "view_sample": 1.0}
+    return {**fitting, **values}

@@ -99,7 +99,7 @@ class TrainConfig:
     replan: list[float] = option(
         [0.3, 0.6], "parts of the epochs after which bits are chosen under the budget", options.between(0, 1)
     )
-    quantizer: str = option("dorefa", "quantiser", one_of=words.QUANTIZERS)
+    quantizer: str = option("normal", "quantiser; for the methods full and ste dorefa", one_of=words.QUANTIZERS)
 
     integer_sums: bool = option(
         False, "round what residual additions add to 8 bits of one step, as deployment in integers needs it"
@@ -107,8 +107,9 @@ class TrainConfig:
 
     method: Method = option(Method.PDQAT_LAYERS, "what to train")
     objective: str = option(
-        "full",
-        "whose task loss is minimised: full precision's, or low precision's, with full precision to stay close to",
+        "low",
+        "whose task loss is minimised: full precision's, or low precision's, with full precision to stay close to; "
+        "full where no gradient goes through rounding",
         one_of=words.OBJECTIVES,
     )
     gradient: str = option(
@@ -116,7 +117,10 @@ class TrainConfig:
         "what the gradient of the output constraint may reach through low precision",
         one_of=words.GRADIENTS,
     )
-    tied_norms: bool = option(False, "let batch norms of a plan share the affine parameters of the full-precision ones")
+    tied_norms: bool = option(
+        True,
+        "let batch norms of a plan share the affine parameters of the full-precision ones; not for the objective full",
+    )
 
     output_distance: str = option("kl", "distance of the two outputs", one_of=words.OUTPUT_DISTANCES)
     output_tolerance: float | None = option(
@@ -151,8 +155,9 @@ class TrainConfig:
     )
 
     view_sample: float = option(
-        1.0,
-        "part of each batch, drawn at random, on which training computes the view that is not the objective",
+        0.25,
+        "part of each batch, drawn at random, on which training computes the view that is not the objective; all of it "
+        "for the objective full",
         options.part,
     )
 
