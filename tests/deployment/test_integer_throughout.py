@@ -16,7 +16,8 @@ from pdqat.deployment.formats.c_folder import write_folder
 from pdqat.deployment.formats.c_model import Model
 from pdqat.deployment.formats.c_program import Program
 from pdqat.deployment.formats.c_session import Library
-from pdqat.deployment.integer.operations import PooledSums, RealProduct, ScaleShift, ToCodes, ToReal
+from pdqat.deployment.integer.operations import RealProduct, ScaleShift, ToCodes, ToReal
+from pdqat.deployment.integer.sum_operations import PooledSums
 
 BUILDERS = {"pre-activation": small_preresnet, "standard": small_resnet}
 IN_REALS = (ToReal, ScaleShift)

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pdqat.deployment.integer.operations import SUMMAND_ZERO, SumsToCodes, rounded
+from pdqat.deployment.integer.operations import SUMMAND_ZERO, rounded
 from pdqat.deployment.integer.requantize import Requantization, requantization
 from pdqat.deployment.integer.requantize_sums import SumsLine, sums_line
+from pdqat.deployment.integer.sum_operations import SumsToCodes
 from pdqat.deployment.integer.thresholds import Steps, thresholds
 
 Function = Callable[[Tensor], Tensor]

@@ -26,7 +26,8 @@ from pdqat.deployment.bounds.span import (
     total,
     units_of_sum,
 )
-from pdqat.deployment.integer.operations import RequantizedProduct, SumsToCodes, ToCodes
+from pdqat.deployment.integer.operations import RequantizedProduct, ToCodes
+from pdqat.deployment.integer.sum_operations import SumsToCodes
 from pdqat.errors import InputError
 from pdqat.quantizers import SCHEMES
 

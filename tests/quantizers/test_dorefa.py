@@ -98,18 +98,18 @@ def test_straight_through_activations_have_the_gradient_of_clipping() -> None:
     assert gradient_of(DoReFaActivation().straight_through(activations, 2), activations, upstream) == [0, 2, 3, 4, 5, 0]
 
 
-@given(st.integers(1, 8), st.integers(0, 99))
-def test_signed_bytes_differ_from_dorefa_at_8_bits_only(bits: int, seed: int) -> None:
+@given(st.integers(1, 8), st.integers(0, 99), st.sampled_from([64, 127]))
+def test_signed_bytes_differ_from_dorefa_at_8_bits_only(bits: int, seed: int, largest: int) -> None:
     weight = torch.randn(5, 7, generator=torch.Generator().manual_seed(seed))
-    plain, signed = DoReFaWeight().codes(weight, bits), DoReFaWeight(signed_byte=True).codes(weight, bits)
+    plain, signed = DoReFaWeight().codes(weight, bits), DoReFaWeight(largest_byte=largest).codes(weight, bits)
     if bits < 8:
         assert signed.integers.equal(plain.integers)
         assert signed.scale.equal(plain.scale)
         return
     full = DoReFaWeight().full(weight)
-    assert signed.integers.abs().max() == 127
+    assert signed.integers.abs().max() == largest
     assert (signed.values() - full).abs().max() <= signed.scale / 2 * (1 + 1e-5)
-    assert signed.scale.item() == pytest.approx(weight.abs().mean().item() / 127)
+    assert signed.scale.item() == pytest.approx(weight.abs().mean().item() / largest)
 
 
 def test_8_bits_hold_images_exactly() -> None:

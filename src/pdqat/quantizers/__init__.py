@@ -40,11 +40,15 @@ class Scheme:
         return self  # a copied network has the scheme that it had, which files know by its name
 
 
+SIGNED_BYTE = 127
+HALF_BYTE = 64
+"""Two products of it with an unsigned byte fit into 16 bits, in which processors without VNNI add them."""
+
 SCHEMES = {
     "dorefa": Scheme(DoReFaWeight, DoReFaActivation),
     "dorefa-unscaled": Scheme(partial(DoReFaWeight, scaled=False), DoReFaActivation),
-    "dorefa-int8": Scheme(partial(DoReFaWeight, signed_byte=True), DoReFaActivation),
-    "dorefa-bytes": Scheme(partial(DoReFaWeight, signed_byte=True), DoReFaByteActivation),
+    "dorefa-int8": Scheme(partial(DoReFaWeight, largest_byte=SIGNED_BYTE), DoReFaActivation),
+    "dorefa-bytes": Scheme(partial(DoReFaWeight, largest_byte=HALF_BYTE), DoReFaByteActivation),
     "dorefa-lsq": Scheme(DoReFaWeight, partial(LSQ, signed=False)),
     "normal": Scheme(NormalWeight, DoReFaActivation),
     "uniform": Scheme(UniformWeight, UniformActivation),

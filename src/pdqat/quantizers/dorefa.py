@@ -22,11 +22,11 @@ class DoReFaWeight(Quantizer):
     [-1, 1, 1]
     """
 
-    def __init__(self, scaled: bool = True, signed_byte: bool = False) -> None:
+    def __init__(self, scaled: bool = True, largest_byte: int | None = None) -> None:
         super().__init__()
         self.scaled = scaled
-        self.signed_byte = signed_byte
-        """Whether 8 bits are the whole numbers from -127 to 127: the odd ones to 255 don't fit into a byte."""
+        self.largest_byte = largest_byte
+        """If given, 8 bits are the whole numbers from minus to plus this: the odd ones to 255 don't fit into a byte."""
 
     def full(self, tensor: Tensor) -> Tensor:
         """E tanh(w) / max|tanh(w)|."""
@@ -36,9 +36,11 @@ class DoReFaWeight(Quantizer):
     def grid(self, tensor: Tensor, bits: int) -> Grid:
         """Whole numbers 2i - n with i = round(n (1/2 + tanh(w) / (2 max|tanh(w)|))), so the offset is zero."""
         squashed = torch.tanh(tensor)
-        if self.signed_byte and bits == MAX_BITS:
-            scale = self._scale(tensor) / 127
-            return Grid(torch.round(127 * (squashed / _largest(squashed))), scale, torch.zeros_like(scale))
+        if self.largest_byte is not None and bits == MAX_BITS:
+            scale = self._scale(tensor) / self.largest_byte
+            return Grid(
+                torch.round(self.largest_byte * (squashed / _largest(squashed))), scale, torch.zeros_like(scale)
+            )
         levels = 2**bits - 1
         index = torch.round((0.5 + squashed / (2 * _largest(squashed))) * levels)
         scale = self._scale(tensor) / levels

@@ -14,7 +14,8 @@ from pdqat.deployment.formats.c_rows import RowOperation
 from pdqat.deployment.formats.c_tensors import bits_of
 from pdqat.deployment.formats.c_text import plain_name, real, table
 from pdqat.deployment.formats.c_weights import Weights, weights_of
-from pdqat.deployment.integer.operations import RequantizedProduct, SumsToCodes
+from pdqat.deployment.integer.operations import RequantizedProduct
+from pdqat.deployment.integer.sum_operations import SumsToCodes
 
 
 def stored_weights(weights: Weights) -> np.ndarray:

@@ -17,20 +17,20 @@ from pdqat.deployment.bounds.span import SINGLE, UNIT, Span, line
 from pdqat.deployment.integer.operations import (
     IntegerProduct,
     LookUp,
-    PooledSums,
     ProductSums,
     RealProduct,
     RequantizedProduct,
-    SumsToCodes,
     ToCodes,
     ToReal,
     per_channel,
     shift_of,
 )
+from pdqat.deployment.integer.sum_operations import PooledSums, RequantizedSum, SumsToCodes
 from pdqat.errors import InputError
 
 OTHER_MODEL = "the file was not exported from this network under this plan"
-CODE_MAKERS = (RequantizedProduct, SumsToCodes, ToCodes)
+CODE_MAKERS = (RequantizedProduct, RequantizedSum, SumsToCodes, ToCodes)
+CodeMaker = RequantizedProduct | RequantizedSum | SumsToCodes | ToCodes
 
 
 @dataclass(frozen=True)
@@ -127,11 +127,14 @@ class ReferenceSpans(RealSpans):
         return Span.of(given, whole=True)
 
 
-def _made(operation: RequantizedProduct | SumsToCodes | ToCodes, span: Span) -> tuple[Tensor, Span]:
+def _made(operation: CodeMaker, span: Span) -> tuple[Tensor, Span]:
     """The codes that the reference makes of the middle, and the ends of all that are explained."""
     if isinstance(operation, RequantizedProduct):
         sums = _sums(operation, span)
         return operation.requantize(sums.middle), _requantized(operation, sums)
+    if isinstance(operation, RequantizedSum):
+        ends = operation.multiplied(span.low), operation.multiplied(span.high)  # the factor may be negative
+        return operation(span.middle), _requantized(operation, Span(torch.minimum(*ends), torch.maximum(*ends)))
     if isinstance(operation, SumsToCodes):
         return operation(span.middle), _rounded_sums(operation, span)
     scaled = span.through(lambda end: end * operation.factor / operation.step)
@@ -153,14 +156,15 @@ def _sums(operation: IntegerProduct, codes: Span) -> Span:
     return Span(middle - reach, middle + reach, whole=True)
 
 
-def _meeting(sums: Span, operation: IntegerProduct | SumsToCodes, *vectors: Tensor) -> list[Tensor]:
+def _meeting(sums: Span, operation: IntegerProduct | RequantizedSum | SumsToCodes, *vectors: Tensor) -> list[Tensor]:
     """An operation's numbers per channel, shaped to meet its sums."""
     return [per_channel(vector.double(), sums.low, operation.channel_dim) for vector in vectors]
 
 
-def _requantized(operation: RequantizedProduct, sums: Span) -> Span:
-    multiplier, offset = _meeting(sums, operation, operation.multiplier, operation.offset)
-    inexact = line(sums, multiplier, offset * multiplier, (offset * multiplier).abs() + shift_of(operation.low))
+def _requantized(operation: RequantizedProduct | RequantizedSum, sums: Span) -> Span:
+    vectors = (operation.multiplier, operation.offset, operation.held)
+    multiplier, offset, held = _meeting(sums, operation, *vectors)
+    inexact = line(sums, multiplier, offset * multiplier, held * multiplier + shift_of(operation.low))
     return _where_exact(operation, sums.through(operation.requantize), _codes(inexact, operation))
 
 
@@ -174,12 +178,12 @@ def _rounded_sums(operation: SumsToCodes, sums: Span) -> Span:
     )
 
 
-def _codes(span: Span, operation: RequantizedProduct | SumsToCodes | ToCodes) -> Span:
+def _codes(span: Span, operation: CodeMaker) -> Span:
     low, high = (torch.round(end).clamp(operation.low, operation.high) for end in (span.low, span.high))
     return Span(low, high, whole=True)
 
 
-def _where_exact(operation: RequantizedProduct | SumsToCodes, exact: Span, inexact: Span) -> Span:
+def _where_exact(operation: RequantizedProduct | RequantizedSum | SumsToCodes, exact: Span, inexact: Span) -> Span:
     channels = per_channel(operation.exact, exact.low, operation.channel_dim)
     low, high = (torch.where(channels, *pair) for pair in ((exact.low, inexact.low), (exact.high, inexact.high)))
     return Span(low.double(), high.double(), whole=True)

@@ -24,14 +24,13 @@ from pdqat.deployment.integer.names import OWN_NAME
 from pdqat.deployment.integer.operations import (
     Clip,
     IntegerProduct,
-    PooledSums,
     ProductSums,
     RequantizedProduct,
     ScaleShift,
-    SumsToCodes,
     ToCodes,
     ToReal,
 )
+from pdqat.deployment.integer.sum_operations import PooledSums, RequantizedSum, SumsToCodes
 from pdqat.errors import InputError
 
 NAMES = {
@@ -43,7 +42,7 @@ NAMES = {
     "multiply_row": "sums",
 }
 """What roundings make, for comments."""
-CODE_MAKERS = (RequantizedProduct, SumsToCodes, ToCodes)
+CODE_MAKERS = (RequantizedProduct, RequantizedSum, SumsToCodes, ToCodes)
 
 
 @dataclass(frozen=True)
@@ -280,12 +279,12 @@ class Program:
             return len(self.observed)
         return 0
 
-    def _round_sums(self, node: fx.Node, operation: SumsToCodes, given: Stored) -> Stored:
+    def _round_sums(self, node: fx.Node, operation: SumsToCodes | RequantizedSum, given: Stored) -> Stored:
         made = self._codes(node, operation.low, operation.high)
         rounding = sums_rounding(operation, given.low, given.high)
-        if len(operation.scale) not in (1, given.channels):
-            raise self.refuse(node, f"a rounding of {len(operation.scale)} channels")
-        if len(operation.scale) == 1:
+        if len(operation.exact) not in (1, given.channels):
+            raise self.refuse(node, f"a rounding of {len(operation.exact)} channels")
+        if len(operation.exact) == 1:
             rounding = rounding.repeated(given.channels)
         rounding = replace(rounding, observed=self._observed(node))
         return self.add_rows(node, rounding, given, made, NAMES[rounding.kernel].format(made=made))
@@ -339,6 +338,7 @@ class Program:
 
     _METHODS: dict[type, Callable[..., Stored]] = {  # noqa: RUF012
         SumsToCodes: _round_sums,
+        RequantizedSum: _round_sums,
         PooledSums: _pooled_sums,
         ToCodes: _to_codes,
         ToReal: _to_real,

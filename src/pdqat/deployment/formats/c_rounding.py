@@ -15,7 +15,8 @@ from torch import Tensor
 
 from pdqat.deployment.formats.c_rows import RowOperation
 from pdqat.deployment.formats.c_weights import Weights
-from pdqat.deployment.integer.operations import RealProduct, RequantizedProduct, SumsToCodes
+from pdqat.deployment.integer.operations import RealProduct, RequantizedProduct
+from pdqat.deployment.integer.sum_operations import RequantizedSum, SumsToCodes
 from pdqat.deployment.integer.thresholds import Steps, rising
 
 FEW = 3
@@ -46,9 +47,9 @@ def product_rounding(
     return _exactly(codes, low, high, operation.low, operation.high)
 
 
-def sums_rounding(operation: SumsToCodes, low: int, high: int) -> RowOperation:
+def sums_rounding(operation: SumsToCodes | RequantizedSum, low: int, high: int) -> RowOperation:
     """Of whole numbers from low to high."""
-    channels = torch.ones(len(operation.scale), dtype=torch.int64)
+    channels = torch.ones(len(operation.exact), dtype=torch.int64)
 
     def codes(integers: Tensor) -> Tensor:
         made: Tensor = operation(integers.T)

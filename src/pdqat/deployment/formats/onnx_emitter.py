@@ -83,6 +83,15 @@ class Emitter:
         read = {name for node in self.nodes for name in node.input}
         return [constant for constant in self._constants.values() if constant.name in read]
 
+    def drop_unread(self, outputs: Sequence[str]) -> None:
+        """Leave out the nodes whose results neither others read nor are outputs."""
+        read, kept = set(outputs), []
+        for node in reversed(self.nodes):
+            if any(name in read for name in node.output):
+                read |= set(node.input)
+                kept.append(node)
+        self.nodes = kept[::-1]
+
     def refuse(self, what: str) -> InputError:
         """Of the node that is being written."""
         return InputError(f"{self.node}: {what} can't be written to ONNX")

@@ -20,14 +20,13 @@ from pdqat.deployment.integer.operations import (
     Clip,
     IntegerProduct,
     LookUp,
-    PooledSums,
     ProductSums,
     RealProduct,
     RequantizedProduct,
-    SumsToCodes,
     ToCodes,
     ToReal,
 )
+from pdqat.deployment.integer.sum_operations import PooledSums, RequantizedSum, SumsToCodes
 from pdqat.errors import InputError
 
 try:
@@ -36,6 +35,10 @@ try:
     from onnx import TensorProto, helper, numpy_helper
 except ImportError as error:
     raise InputError("ONNX files need onnx and ml-dtypes: pip install 'pdqat[export]'") from error
+
+
+FOUR = 4
+"""Channels that ONNX Runtime's fastest kernel reads at a time."""
 
 
 def to_onnx(module: fx.GraphModule, example: tuple[Tensor, ...], pack: bool = False) -> "onnx.ModelProto":
@@ -88,6 +91,7 @@ class Writer(GraphWriter):
         ProductSums: "_product_sums",
         RealProduct: "_real_product",
         SumsToCodes: "_sums_to_codes",
+        RequantizedSum: "_requantized_sum",
         PooledSums: "_pooled_sums",
         ToCodes: "_to_codes",
         ToReal: "_to_real",
@@ -105,6 +109,10 @@ class Writer(GraphWriter):
         """Codes as real numbers to themselves as bytes, and their zero point."""
         self._above: dict[str, int] = {}
         """Sums to what they are too large by: the zero points of their summands."""
+        self._summands: dict[str, str] = {}
+        """Summands and sums of them to the bytes of all of them, side by side, where these are written."""
+        self._terms: dict[str, list[str]] = {}
+        """Sums to what is added."""
 
     def _round(
         self,
@@ -137,7 +145,7 @@ class Writer(GraphWriter):
             self._stored[real] = codes, stored_zero
             return real
         real = self._as_float(codes)
-        self._above[real] = zero
+        self._above[real], self._summands[real] = zero, codes
         return real
 
     def _as_float(self, integers: str) -> str:
@@ -155,6 +163,8 @@ class Writer(GraphWriter):
                 stored_codes = self._shaped(stored_codes, self._constant([-1, weight.shape[1]], np.int64))
             pixels = self._emit("Unsqueeze", [stored_codes, self._constant([2, 3], np.int64)])
             codes = self._emit("DequantizeLinear", [pixels, self._scalar(1.0), stored_zero])
+        elif self._wants_whole_fours(module):
+            codes, weight = self._in_whole_fours(codes, weight)
         kept: tuple[Tensor, Any, int] = (weight, np.int8, 0) if module.signed else (weight.int() + 128, np.uint8, 128)
         stored = [kept] if offset is None else [kept, (offset, np.int32, 0)]
         factors = self._constant(scale)
@@ -164,6 +174,23 @@ class Writer(GraphWriter):
             inputs.append(self._emit("DequantizeLinear", [self._weights(tensor, dtype), factors, zeros], axis=0))
         output = self._emit("Conv", inputs, **convolution_attributes(module.convolution, weight))
         return self._emit("Squeeze", [output, self._constant([2, 3], np.int64)]) if linear else output
+
+    def _wants_whole_fours(self, module: IntegerProduct) -> bool:
+        """Whether it is a convolution of images with signed weights that stay signed bytes with zeros among them."""
+        options, weight = module.convolution, module.weight
+        is_plain = weight.dim() == 4 and options["groups"] == 1 and weight.shape[1] > 1
+        return module.signed and is_plain and not (self._pack and pack(weight.numpy()) is not None)
+
+    def _in_whole_fours(self, codes: str, weight: Tensor) -> tuple[str, Tensor]:
+        """With channels of zeros behind the others: ONNX Runtime's kernel for signed weights reads four at a time."""
+        missing = -weight.shape[1] % FOUR
+        if not missing:
+            return codes, weight
+        stored, zero = self._stored[codes]
+        ends = self._constant([*[0] * 5, missing, 0, 0], np.int64)
+        padded = self._emit("Pad", [stored, ends, zero], mode="constant")
+        none = weight.new_zeros(len(weight), missing, *weight.shape[2:])
+        return self._emit("DequantizeLinear", [padded, self._scalar(1.0), zero]), torch.cat([weight, none], 1)
 
     def _shape_behind(self, name: str, module: IntegerProduct) -> str | None:
         """Of what a linear layer makes of more than one vector a sample, which are pixels of their own meanwhile."""
@@ -241,6 +268,35 @@ class Writer(GraphWriter):
         shifted = self._emit("Add", [scaled, self._per_channel(module.shift, dims)])
         return self._round(name, shifted, module.low, module.high, module.is_summand)
 
+    def _requantized_sum(self, name: str, module: RequantizedSum, given: str) -> str:
+        """A convolution of one pixel on all summands side by side, in which each has the same weight."""
+        assert self._above.get(given, 0) == module.above
+        channels, summands = len(module.factor), module.above // SUMMAND_ZERO
+        factors, zero = self._constant(module.multiplier), self._constant(SUMMAND_ZERO, np.uint8)
+        # Weights are made when the file is loaded, since most of them are zero.
+        column, row = (-1, 1, 1, 1), (1, -1, 1, 1)
+        own = np.arange(channels).reshape(column), (np.arange(channels * summands) % channels).reshape(row)
+        of_channel = self._emit("Equal", [self._constant(places, np.int32) for places in own])
+        weights = self._emit(
+            "Where", [of_channel, self._constant(module.factor.reshape(column), np.int32), self._constant(0, np.int32)]
+        )
+        inputs = [self._emit("DequantizeLinear", [self._side_by_side(given), self._scalar(1.0), zero])]
+        for integers, dtype in (
+            (self._emit("Cast", [weights], to=TensorProto.INT8), np.int8),
+            (self._constant(module.offset), np.int32),
+        ):
+            zeros = self._constant(np.zeros(channels), dtype)
+            inputs.append(self._emit("DequantizeLinear", [integers, factors, zeros], axis=0))
+        total = self._emit("Conv", inputs, kernel_shape=[1, 1])
+        return self._round(name, total, module.low, module.high, module.is_summand)
+
+    def _side_by_side(self, total: str) -> str:
+        """The bytes of all summands of a sum; those of a longer sum begin with those of a shorter one."""
+        if total not in self._summands:
+            parts = [self._side_by_side(term) for term in self._terms[total]]
+            self._summands[total] = self._emit("Concat", parts, axis=1)
+        return self._summands[total]
+
     def _pooled_sums(self, _: str, module: PooledSums, given: str) -> str:
         pooled = self._file.reduce("ReduceSum", given, module.dims, module.keepdim)
         above = self._above.get(given, 0)
@@ -273,7 +329,8 @@ class Writer(GraphWriter):
 
     def _add(self, node: fx.Node, given: list[str]) -> str:
         total = super()._add(node, given)
-        above = sum(self._above.get(self._operand(term), 0) for term in node.args)
+        terms = [self._operand(term) for term in node.args[:2]]
+        above = sum(self._above.get(term, 0) for term in terms)
         if above:
-            self._above[total] = above
+            self._above[total], self._terms[total] = above, terms
         return total

@@ -94,6 +94,7 @@ class GraphWriter:
         both = {described.name for described in inputs} & {described.name for described in outputs}
         if both:
             raise InputError(f"an input and an output of the file are both called {sorted(both)[0]!r}")
+        self._file.drop_unread([described.name for described in outputs])
         graph = helper.make_graph(self._file.nodes, "pdqat", inputs, outputs, self._file.constants)
         domains = [helper.make_opsetid(*domain) for domain in self.DOMAINS]
         model = helper.make_model(graph, opset_imports=domains, ir_version=self.IR, producer_name="pdqat")

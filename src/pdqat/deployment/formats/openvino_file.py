@@ -16,14 +16,8 @@ from torch import Tensor, fx
 
 from pdqat.deployment.formats.onnx_file import Writer
 from pdqat.deployment.formats.onnx_parts import convolution_attributes
-from pdqat.deployment.integer.operations import (
-    IntegerProduct,
-    RealProduct,
-    RequantizedProduct,
-    SumsToCodes,
-    ToCodes,
-    rounded,
-)
+from pdqat.deployment.integer.operations import IntegerProduct, RealProduct, RequantizedProduct, ToCodes, rounded
+from pdqat.deployment.integer.sum_operations import RequantizedSum, SumsToCodes
 from pdqat.deployment.runtimes import read_model, reason
 from pdqat.errors import InputError
 
@@ -104,7 +98,8 @@ def _reads_signs(module: fx.GraphModule, node: fx.Node) -> bool:
     if not isinstance(product, IntegerProduct) or not isinstance(maker, fx.Node) or maker.op != "call_module":
         return False
     source = module.get_submodule(str(maker.target))
-    if not isinstance(source, RequantizedProduct | SumsToCodes | ToCodes) or (source.low, source.high) != (0, 1):
+    makers = (RequantizedProduct, RequantizedSum, SumsToCodes, ToCodes)
+    if not isinstance(source, makers) or (source.low, source.high) != (0, 1):
         return False
     sizes = set(product.weight[product.weight.flatten(1).any(1)].abs().flatten().tolist())
     plain = product.weight.dim() == 4 and product.convolution["groups"] == 1 and not product.is_transposed

@@ -12,23 +12,15 @@ from pdqat.deployment.integer.folding import (
     folded_norm,
     real_product,
     requantized_product,
-    requantized_sum,
     rounded_product,
+    rounded_sum,
     whole_scores,
 )
 from pdqat.deployment.integer.graph import Codes
 from pdqat.deployment.integer.layers import is_transposed
 from pdqat.deployment.integer.names import OWN_NAME
-from pdqat.deployment.integer.operations import (
-    LARGEST_EXACT,
-    Clip,
-    PerChannel,
-    PooledSums,
-    ProductSums,
-    SumsToCodes,
-    ToCodes,
-    ToReal,
-)
+from pdqat.deployment.integer.operations import LARGEST_EXACT, Clip, PerChannel, ProductSums, ToCodes, ToReal
+from pdqat.deployment.integer.sum_operations import PooledSums, SumsToCodes
 from pdqat.deployment.integer.values import Product, Real, Through, Value, Whole
 from pdqat.errors import InputError
 
@@ -106,7 +98,7 @@ class Assembly:
             if isinstance(base, Product):
                 self._made[key] = self._rounded(base, functions, codes)
             elif isinstance(base, Whole):
-                rounding = requantized_sum(base, functions, codes)
+                rounding = rounded_sum(base, functions, codes)
                 self._fold(f"{name} (its input)", rounding.exact)
                 self._made[key] = self.call(name, rounding, base.node)
             else:

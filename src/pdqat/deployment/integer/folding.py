@@ -15,28 +15,32 @@ from pdqat.deployment.integer.operations import (
     RealProduct,
     RequantizedProduct,
     ScaleShift,
-    SumsToCodes,
     WholeScores,
 )
-from pdqat.deployment.integer.requantize import requantization
+from pdqat.deployment.integer.requantize import Requantization, requantization
 from pdqat.deployment.integer.requantize_sums import SumsLine, sums_line
-from pdqat.deployment.integer.values import Product, Whole
+from pdqat.deployment.integer.sum_operations import RequantizedSum, SumsToCodes
+from pdqat.deployment.integer.values import LARGEST_WEIGHT, Product, Whole
 
-LARGEST_WEIGHT = 127
 LARGEST_SCORE = 2**31 - 1
+MOST_CHANNELS = 256
+"""Of summands side by side, up to which a convolution adds and rounds them faster than float32 does."""
+FACTORS = (LARGEST_WEIGHT, 125, 122, 119, 113, 109, 103, 101)
+"""Of summands: the larger, the finer is the grid of offsets; others have another grid."""
 
 
 def requantized_product(base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> RequantizedProduct:
     """A product, functions of it and the rounding to codes, in one operation."""
     epilogue = _epilogue(base, functions, codes)
-    fine = LARGEST_WEIGHT // max(int(base.weight.abs().max()), 1)
+    largest = base.largest_signed if base.is_signed else LARGEST_WEIGHT
+    fine = largest // max(int(base.weight.abs().max()), 1)
     lines, sign = requantization(epilogue, base.low, base.high, codes.above_lowest, fine, codes.shift)
     factor = fine * sign * ~lines.constant
     weight = base.weight * factor.view(-1, *[1] * (base.weight.dim() - 1))
     return RequantizedProduct(
         weight,
         convolution(base.name, base.layer),
-        base.signed,
+        base.is_signed,
         lines.multiplier,
         lines.offset,
         lines.exact,
@@ -50,7 +54,7 @@ def requantized_product(base: Product, functions: tuple[nn.Module, ...], codes: 
 def rounded_product(base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> tuple[ProductSums, SumsToCodes]:
     """The same in two operations, by a line in real numbers: its offset is finer than a whole number."""
     lines = sums_line(_epilogue(base, functions, codes), base.low, base.high, codes.above_lowest, 0, codes.shift)
-    sums = ProductSums(base.weight, convolution(base.name, base.layer), base.signed)
+    sums = ProductSums(base.weight, convolution(base.name, base.layer), base.is_signed)
     return sums, _rounding(lines, 0, codes, _steepness(base.scale, functions, codes), sums.channel_dim)
 
 
@@ -65,17 +69,59 @@ def _epilogue(base: Product, functions: tuple[nn.Module, ...], codes: Codes) -> 
     return epilogue
 
 
-def requantized_sum(base: Whole, functions: tuple[nn.Module, ...], codes: Codes) -> SumsToCodes:
-    """Functions of a sum and the rounding to codes, in one operation."""
+def rounded_sum(base: Whole, functions: tuple[nn.Module, ...], codes: Codes) -> SumsToCodes | RequantizedSum:
+    """Functions of a sum and the rounding to codes, in one operation: in integers where they are as exact, and fast."""
+    if base.channels > 1 and base.channels * base.summands <= MOST_CHANNELS:
+        in_integers = _requantized_sum(base, functions, codes)
+        if bool(in_integers.exact.all()):
+            return in_integers
+    return _sums_to_codes(base, functions, codes)
+
+
+def _sums_to_codes(base: Whole, functions: tuple[nn.Module, ...], codes: Codes) -> SumsToCodes:
     channels = next((len(function.running_mean) for function in functions if isinstance(function, _BatchNorm)), 1)  # type: ignore[arg-type]
-
-    def epilogue(integers: Tensor) -> Tensor:
-        return _apply(functions, codes, (integers.double() * base.step).float())
-
     low, high = torch.full((channels,), base.low), torch.full((channels,), base.high)
-    lines = sums_line(epilogue, low, high, codes.above_lowest, base.above, codes.shift)
-    steepness = _steepness(torch.tensor(base.step, dtype=torch.float64), functions, codes)
-    return _rounding(lines, base.above, codes, steepness, channel_dim=1)
+    lines = sums_line(_sum_epilogue(base, functions, codes), low, high, codes.above_lowest, base.above, codes.shift)
+    return _rounding(lines, base.above, codes, _sum_steepness(base, functions, codes), channel_dim=1)
+
+
+def _requantized_sum(base: Whole, functions: tuple[nn.Module, ...], codes: Codes) -> RequantizedSum:
+    """Each channel with the first factor that makes it exact, if there is one.
+
+    A factor may be as large as a byte holds: of two summands next to each other only one counts, the channel's own.
+    """
+    low, high = torch.full((base.channels,), base.low), torch.full((base.channels,), base.high)
+    epilogue = _sum_epilogue(base, functions, codes)
+    found: Requantization | None = None
+    factor = torch.zeros(base.channels, dtype=torch.int64)
+    for fine in FACTORS:
+        lines, sign = requantization(epilogue, low, high, codes.above_lowest, fine, codes.shift, base.above)
+        better = torch.ones_like(lines.exact) if found is None else lines.exact & ~found.exact
+        factor = torch.where(better, fine * sign * ~lines.constant, factor)
+        found = lines if found is None else found.replaced(better, lines)
+        if bool(found.exact.all()):
+            break
+    assert found is not None
+    most_off = found.misplaced * _sum_steepness(base, functions, codes)
+    return RequantizedSum(
+        factor,
+        found.multiplier,
+        found.offset,
+        found.exact,
+        most_off,
+        base.above,
+        codes.low,
+        codes.high,
+        codes.is_summand,
+    )
+
+
+def _sum_epilogue(base: Whole, functions: tuple[nn.Module, ...], codes: Codes) -> Callable[[Tensor], Tensor]:
+    return lambda integers: _apply(functions, codes, (integers.double() * base.step).float())
+
+
+def _sum_steepness(base: Whole, functions: tuple[nn.Module, ...], codes: Codes) -> Tensor:
+    return _steepness(torch.tensor(base.step, dtype=torch.float64), functions, codes)
 
 
 def _rounding(line: SumsLine, above: int, codes: Codes, steepness: Tensor, channel_dim: int) -> SumsToCodes:
@@ -106,7 +152,7 @@ def real_product(base: Product, scores: WholeScores | None = None) -> RealProduc
     return RealProduct(
         base.weight,
         convolution(base.name, base.layer),
-        base.signed,
+        base.is_signed,
         base.scale.float(),
         bias if scores is None else (scores.offset.double() * scores.step).float(),
         scores,

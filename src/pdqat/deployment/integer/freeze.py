@@ -15,7 +15,6 @@ from torch import fx
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from pdqat.deployment.integer.assembly import Assembly
-from pdqat.deployment.integer.folding import LARGEST_WEIGHT
 from pdqat.deployment.integer.frozen import Frozen
 from pdqat.deployment.integer.graph import (
     Codes,
@@ -28,7 +27,17 @@ from pdqat.deployment.integer.graph import (
 from pdqat.deployment.integer.layers import convolution, is_transposed, layer_or_norm, plain_layer
 from pdqat.deployment.integer.names import SHAPE
 from pdqat.deployment.integer.operations import LARGEST_EXACT, SUMMAND_ZERO, LookUp, ToReal
-from pdqat.deployment.integer.values import EXACT_BITS, SIGNED_BELOW, Product, Real, Through, Value, Whole, through
+from pdqat.deployment.integer.values import (
+    EXACT_BITS,
+    LARGEST_WEIGHT,
+    Product,
+    Real,
+    Through,
+    Value,
+    Whole,
+    largest_signed,
+    through,
+)
 from pdqat.errors import InputError
 from pdqat.layers.kinds import PrecisionEmbedding
 from pdqat.layers.layer import PrecisionLayer
@@ -37,6 +46,9 @@ from pdqat.layers.norm import PrecisionNorm
 from pdqat.layers.summand import SUMMAND_BITS
 from pdqat.precision import BitPlan
 from pdqat.quantizers import Grid, Quantizer
+
+IMAGE_DIMS = 4
+"""Samples, channels, rows, columns."""
 
 
 def freeze(followed: fx.GraphModule, plan: BitPlan) -> Frozen:
@@ -49,9 +61,9 @@ class _Freezer:
         self._followed, self._plan = followed, plan
         self._modules = dict(followed.named_modules())
         self._values: dict[fx.Node, Any] = {}
-        self._made = Assembly()
         lowest = plan.lowest_bits_in()
         self._promised = lowest is not None and lowest <= EXACT_BITS
+        self._made = Assembly()
         self._real_layers: list[str] = []
         self._reads: list[tuple[str, str]] = []
         self._adds: list[tuple[str, str]] = []
@@ -74,7 +86,7 @@ class _Freezer:
         if node.op == "call_module":
             module = layer_or_norm(self._modules[str(node.target)])
             if isinstance(module, PrecisionLayer):
-                return self._layer(module.name, module, self._value(node, 0))
+                return self._layer(node, module.name, module)
             if isinstance(module, PrecisionNorm):
                 return self._norm(node, module, self._value(node, 0))
         if is_without_effect(node, self._modules):
@@ -94,14 +106,15 @@ class _Freezer:
     def _attribute(self, node: fx.Node) -> Real:
         return self._made.constant(operator.attrgetter(str(node.target))(self._followed))
 
-    def _layer(self, name: str, layer: PrecisionLayer, given: Value) -> Value:
+    def _layer(self, node: fx.Node, name: str, layer: PrecisionLayer) -> Value:
+        given = self._value(node, 0)
         precision = self._plan[name]
         value: Value | None = None
         if precision.weight is not None and isinstance(layer, PrecisionEmbedding):
             value = self._rows_of_table(name, layer, given)
         elif precision.weight is not None and precision.activation is not None:
             value = self._product(name, layer, given)
-        return self._summand(name, layer, self._real_layer(name, layer, given) if value is None else value)
+        return self._summand(node, name, layer, self._real_layer(name, layer, given) if value is None else value)
 
     def _real_layer(self, name: str, layer: PrecisionLayer, given: Value) -> Real:
         precision = self._plan[name]
@@ -148,7 +161,7 @@ class _Freezer:
             name,
             layer,
             self._codes_read(given, codes, name),
-            codes.low >= 0 and codes.high < SIGNED_BELOW,
+            largest_signed(codes.low, codes.high),
             grid.integers,
             self._promised,
             scale,
@@ -175,18 +188,20 @@ class _Freezer:
         base = given.base if isinstance(given, Through) else given
         if isinstance(base, Product) and base.weight.dim() == 2 and len(node.meta[SHAPE]) > 2:
             given = Real(self._made.real(given))  # the norm's channels are not the layer's, which stand last
-        return self._summand(name, norm, through(given, copy.deepcopy(view).eval()))
+        return self._summand(node, name, norm, through(given, copy.deepcopy(view).eval()))
 
-    def _summand(self, name: str, module: PrecisionLayer | PrecisionNorm, value: Value) -> Value:
+    def _summand(self, node: fx.Node, name: str, module: PrecisionLayer | PrecisionNorm, value: Value) -> Value:
         """What is added, in whole numbers, if the network was trained to round it."""
         if self._plan.name not in module.sums:
             return value
         quantizer = module.sums[self._plan.name]
         assert isinstance(quantizer, Quantizer)
         codes = codes_of(quantizer, SUMMAND_BITS, name, is_summand=True)
-        node = self._made.codes_of(value, codes, name)
-        self._adds.append((name, str(node.target)))
-        return Whole(node, codes.value, codes.low, codes.high, SUMMAND_ZERO)
+        made = self._made.codes_of(value, codes, name)
+        self._adds.append((name, str(made.target)))
+        shape = node.meta[SHAPE]
+        channels = shape[1] if len(shape) == IMAGE_DIMS else 0
+        return Whole(made, codes.value, codes.low, codes.high, SUMMAND_ZERO, channels)
 
     def _addition(self, node: fx.Node) -> Value:
         terms = [self._made.whole(self._values[term]) if isinstance(term, fx.Node) else None for term in node.args[:2]]
@@ -194,8 +209,9 @@ class _Freezer:
         if first is None or second is None or first.step != second.step:
             return self._as_it_is(node)
         made = self._made.graph.call_function(operator.add, (first.node, second.node))
-        above = first.above + second.above
-        return Whole(made, first.step, first.low + second.low, first.high + second.high, above)
+        low, high, above = first.low + second.low, first.high + second.high, first.above + second.above
+        alike = first.channels == second.channels
+        return Whole(made, first.step, low, high, above, first.channels * alike, first.summands + second.summands)
 
     def _pooled(self, node: fx.Node) -> Value | None:
         """The mean of an image in whole numbers, if that is what the image is; norms apply to the mean as well."""

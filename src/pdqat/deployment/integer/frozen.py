@@ -9,7 +9,8 @@ from torch import Tensor, fx
 
 from pdqat.deployment.integer.assembly import Folded
 from pdqat.deployment.integer.graph import output_names
-from pdqat.deployment.integer.operations import PerChannel, RequantizedProduct, SumsToCodes
+from pdqat.deployment.integer.operations import PerChannel, RequantizedProduct
+from pdqat.deployment.integer.sum_operations import RequantizedSum, SumsToCodes
 
 Known = TypeVar("Known")
 
@@ -58,7 +59,7 @@ class Frozen:
         for _, name in (*self.reads, *self.adds):
             operation = self.module.get_submodule(name)
             known[name] = NOWHERE
-            if isinstance(operation, RequantizedProduct | SumsToCodes):
+            if isinstance(operation, RequantizedProduct | RequantizedSum | SumsToCodes):
                 known[name] = PerChannel(operation.most_off, operation.channel_dim)
         return ByLayer(_by_call(self.reads, known), _by_call(self.adds, known))
 

@@ -4,9 +4,8 @@ Codes and sums are int32 tensors here; a file stores them in as few bits as they
 computed in float64, which holds every whole number that can occur (below 2^53) exactly, whatever the order of the sum.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -54,6 +53,26 @@ class PerChannel:
     def meeting(self, like: Tensor) -> Tensor:
         """Shaped to meet a tensor."""
         return per_channel(self.numbers, like, self.dim)
+
+
+class Requantizes(Protocol):
+    """What rounds whole numbers by a line of integers."""
+
+    multiplier: Tensor
+    offset: Tensor
+    low: int
+    high: int
+
+    @property
+    def channel_dim(self) -> int:
+        """Which dimension is the channels."""
+
+
+def requantized(operation: Requantizes, total: Tensor) -> Tensor:
+    """round(multiplier x (total + offset)) of whole numbers."""
+    vectors = (operation.offset, operation.multiplier)
+    offset, multiplier = (per_channel(vector, total, operation.channel_dim) for vector in vectors)
+    return rounded((total + offset).float() * multiplier, operation.low, operation.high)
 
 
 class IntegerProduct(nn.Module):
@@ -133,10 +152,14 @@ class RequantizedProduct(IntegerProduct):
         """The codes of the output."""
         return self.requantize(self.accumulate(codes))
 
+    @property
+    def held(self) -> Tensor:
+        """Per channel, the size of what is added to the sums."""
+        return self.offset.double().abs()
+
     def requantize(self, total: Tensor) -> Tensor:
         """The codes of sums of products."""
-        offset, multiplier = (per_channel(vector, total, self.channel_dim) for vector in (self.offset, self.multiplier))
-        return rounded((total + offset).float() * multiplier, self.low, self.high)
+        return requantized(self, total)
 
 
 class ProductSums(IntegerProduct):
@@ -183,57 +206,6 @@ class RealProduct(IntegerProduct):
         total = self.accumulate(codes).float()
         scale, bias = (per_channel(vector, total, self.channel_dim) for vector in (self.scale, self.bias))
         return total * scale + bias
-
-
-class SumsToCodes(nn.Module):
-    """The norm and the quantiser behind a sum: round(scale x (sum + above) + shift) per channel, in float32.
-
-    `above` are the zero points that the summands are stored with.
-    """
-
-    scale: Tensor
-    shift: Tensor
-    exact: Tensor
-    most_off: Tensor
-    """Both per channel, as in RequantizedProduct."""
-
-    def __init__(
-        self,
-        scale: Tensor,
-        shift: Tensor,
-        exact: Tensor,
-        most_off: Tensor,
-        above: int,
-        low: int,
-        high: int,
-        is_summand: bool,
-        channel_dim: int = 1,
-    ) -> None:
-        super().__init__()
-        self.register_buffer("scale", scale)
-        self.register_buffer("shift", shift)
-        self.register_buffer("exact", exact)
-        self.register_buffer("most_off", most_off)
-        self.above, self.low, self.high = above, low, high
-        self.is_summand = is_summand
-        self.channel_dim = channel_dim
-
-    def forward(self, sums: Tensor) -> Tensor:
-        """The codes that the next layer reads."""
-        scale, shift = (per_channel(vector, sums, self.channel_dim) for vector in (self.scale, self.shift))
-        return rounded((sums + self.above).float() * scale + shift, self.low, self.high)
-
-
-class PooledSums(nn.Module):
-    """Whole numbers added over some dimensions: a mean without its division."""
-
-    def __init__(self, dims: Sequence[int], keepdim: bool, count: int) -> None:
-        super().__init__()
-        self.dims, self.keepdim, self.count = tuple(dims), keepdim, count
-
-    def forward(self, sums: Tensor) -> Tensor:
-        """Whole numbers of the same step, divided by the `count` of those that are added."""
-        return sums.sum(self.dims, self.keepdim, dtype=sums.dtype)
 
 
 class ToCodes(nn.Module):

@@ -12,7 +12,7 @@ arithmetic of each runtime.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -29,6 +29,10 @@ LEAST_ROOM = 1 + 4 * float(np.finfo(np.float32).eps)
 NUDGES, NUDGE = 64, 2.0**-22
 """How many other multipliers are tried where no line is exact, and how far they are apart."""
 INT32 = 2**31 - 1
+UNIT = 2.0**-24
+"""What float32 rounds by, as a part of the number."""
+OWN_CONSTANTS = 2.0
+"""How far OpenVINO's lines are off at most, in units of the numbers that are added: 1.4 was measured."""
 
 
 @dataclass(frozen=True)
@@ -44,16 +48,28 @@ class Requantization:
     constant: Tensor
     """Whether there is one code for all of them: then it is the offset, and integers count nothing."""
 
+    def replaced(self, where: Tensor, other: "Requantization") -> "Requantization":
+        """With another's numbers in some channels."""
+        names = (field.name for field in fields(self))
+        return Requantization(*(torch.where(where, getattr(other, name), getattr(self, name)) for name in names))
+
 
 def requantization(
-    function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, codes: Tensor, fine: int, zero: int = 0
+    function: Callable[[Tensor], Tensor],
+    low: Tensor,
+    high: Tensor,
+    codes: Tensor,
+    fine: int,
+    zero: int = 0,
+    above: int = 0,
 ) -> tuple[Requantization, Tensor]:
     """The line of a function from integers (channels, n) to codes that rises or falls, and the sign of its slope.
 
-    Where it falls the line is that of -integer. Before it rounds a runtime may add `zero`.
+    Where it falls the line is that of -integer. Before it rounds a runtime may add `zero`, and it holds integers with
+    `above`, the zero points of their summands.
     """
     steps, sign = rising(function, low, high, codes)
-    multipliers, offsets, distances = zip(*(_fit(channel, fine, zero) for channel in steps), strict=True)
+    multipliers, offsets, distances = zip(*(_fit(channel, fine, zero, above) for channel in steps), strict=True)
     misplaced = torch.tensor(distances)
     lines = Requantization(
         torch.tensor(multipliers, dtype=torch.float32),
@@ -65,29 +81,37 @@ def requantization(
     return lines, sign
 
 
-def product_codes(multiplier: np.float32, offset: int, totals: np.ndarray, zero: int) -> list[np.ndarray]:
+def product_codes(
+    multiplier: np.float32, offset: int, totals: np.ndarray, zero: int, held: int = 0
+) -> list[np.ndarray]:
     """What round(multiplier x (total + offset)) is in the arithmetics of runtimes.
 
     ONNX Runtime and the integer reference add whole numbers, and round them to float32 if they exceed 2^24. OpenVINO
     adds offset x multiplier, as a real number, and then the zero point, before it rounds; other processors may add
-    without rounding the product.
+    without rounding the product. Where totals are held with zero points, OpenVINO takes these out again by constants of
+    its own: its lines lie a little higher or lower.
     """
     together = (totals + offset).astype(np.float32) * multiplier
     bias = np.float32(offset) * multiplier
     apart = totals.astype(np.float32) * multiplier + bias
     fused = (totals.astype(np.float32) * np.float64(multiplier) + bias).astype(np.float32)
-    return [
+    known = [
         np.rint(numbers + np.float32(point)) - point
         for numbers in (together, apart, fused)
         for point in sorted({0, zero})
     ]
+    if not held:
+        return known
+    product, constant = totals * np.float64(multiplier), offset * float(multiplier)
+    off = OWN_CONSTANTS * UNIT * (np.abs(product) + abs(constant) + 2 * held * float(multiplier) + zero)
+    return [*known, np.rint(product + constant - off), np.rint(product + constant + off)]
 
 
-def _fit(steps: Steps, fine: int, zero: int) -> tuple[np.float32, int, int]:
+def _fit(steps: Steps, fine: int, zero: int, above: int) -> tuple[np.float32, int, int]:
     """Multiplier, offset, and by how many integers they miss the thresholds; the nearest ones where none meet them."""
     if steps.constant is not None:
         return np.float32(1.0), steps.constant, 0
-    totals = fine * steps.integers
+    totals, held = fine * steps.integers, fine * above
     slope, offset = steps.middle_line()
     slope /= fine
     start = round(offset / slope)
@@ -103,11 +127,11 @@ def _fit(steps: Steps, fine: int, zero: int) -> tuple[np.float32, int, int]:
         if room[best] < LEAST_ROOM:
             break
         multiplier, candidate = np.float32(np.sqrt(least[best] * most[best])), int(candidates[best])
-        if all(steps.are_met(codes) for codes in product_codes(multiplier, candidate, totals, zero)):
+        if all(steps.are_met(codes) for codes in product_codes(multiplier, candidate, totals, zero, held)):
             return multiplier, candidate, 0
     offset = int(np.clip(start, -most_left, most_left))
     multiplier = _off_the_edge(steps, slope, offset, fine, zero)
-    misplaced = steps.misplaced(lambda integers: product_codes(multiplier, offset, fine * integers, zero))
+    misplaced = steps.misplaced(lambda integers: product_codes(multiplier, offset, fine * integers, zero, held))
     return multiplier, offset, misplaced
 
 

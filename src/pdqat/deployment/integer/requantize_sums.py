@@ -13,14 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pdqat.deployment.integer.requantize import OWN_CONSTANTS, UNIT
 from pdqat.deployment.integer.thresholds import Steps, rising
 
 NEIGHBOURS = 32
 """So many float32 numbers on either side of a slope are tried."""
-UNIT = 2.0**-24
-"""What float32 rounds by, as a part of the number."""
-OWN_CONSTANTS = 2.0
-"""How far OpenVINO's lines are off at most, in units of the numbers that are added: 1.4 was measured."""
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,24 @@ from torch import Tensor, fx, nn
 
 from pdqat.layers.layer import PrecisionLayer
 
-SIGNED_BELOW = 129
-"""Weights are stored as signed bytes where codes are unsigned and smaller. Processors without VNNI add two products of
-unsigned codes and signed weights in 16 bits, which 2 x 255 x 127 exceeds, and OpenVINO's kernels for signed codes and
-signed weights give other numbers."""
+LARGEST_WEIGHT = 127
+"""That a byte holds with either sign."""
+LARGEST_PAIR = 2**15 - 1
+"""Processors without VNNI add two products of unsigned codes and signed weights in 16 bits."""
+
+
+def largest_signed(low: int, high: int) -> int:
+    """The largest weight that may be stored as a signed byte, for codes from low to high: fast, and right everywhere.
+
+    64 for codes up to 255, of which two products with 127 exceed 16 bits. None, 0, for signed codes: OpenVINO's kernels
+    for signed codes and signed weights give other numbers. Larger weights are stored unsigned, for which kernels are
+    slow.
+
+    >>> largest_signed(0, 15), largest_signed(0, 255), largest_signed(-127, 127)
+    (127, 64, 0)
+    """
+    return 0 if low < 0 else min(LARGEST_WEIGHT, LARGEST_PAIR // (2 * high))
+
 
 EXACT_BITS = 2
 """Where a layer has no more bits, one code flips others behind it: all layers of such a plan then give the codes of
@@ -32,6 +46,9 @@ class Whole:
     low: int
     high: int
     above: int
+    channels: int = 0
+    """Of an image; 0 for what is none, or not a plain sum of summands."""
+    summands: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,8 +58,8 @@ class Product:
     name: str
     layer: PrecisionLayer
     codes: fx.Node
-    signed: bool
-    """Whether weights may be stored as signed bytes: see SIGNED_BELOW."""
+    largest_signed: int
+    """The largest weight with which the file's weights may be signed bytes."""
     weight: Tensor
     """Whole numbers."""
     promised: bool
@@ -52,6 +69,11 @@ class Product:
     low: Tensor
     high: Tensor
     """Per channel, what the whole numbers can reach."""
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether the weights as they are may be stored as signed bytes."""
+        return int(self.weight.abs().max()) <= self.largest_signed
 
 
 @dataclass(frozen=True, eq=False)
