@@ -3,12 +3,17 @@
 import os
 import sys
 
-SWITCHES = {"ORT_DISABLE_TELEMETRY": "1", "RAY_USAGE_STATS_ENABLED": "0"}
-"""Of ONNX Runtime and Ray, which read them when they are loaded."""
+SWITCHES = {
+    "ORT_DISABLE_TELEMETRY": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "WANDB_ERROR_REPORTING": "false",
+}
+"""Of ONNX Runtime, Ray, MLflow and Weights & Biases, which read them when they are loaded."""
 
 
 def turn_off() -> None:
-    """Before ONNX Runtime, OpenVINO or Ray are imported, for this process and those that it starts.
+    """Before any of these, or OpenVINO, is imported, for this process and those that it starts.
 
     ONNX Runtime would keep a number for this machine and files of events, OpenVINO would send one on every import. A
     switch that the environment already sets stays as it is.

@@ -12,6 +12,7 @@ from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.suites import SUITES
 from pdqat.quantizers import SCHEMES
 from pdqat.sensitivity import RANKINGS, SAMPLES
+from pdqat.trackers import TRACKERS
 from pdqat.training.settings import Schedule
 
 
@@ -26,6 +27,7 @@ def test_they_are_the_names_in_the_registries() -> None:
     assert tuple(DUAL_RULES) == words.DUAL_RULES
     assert tuple(Schedule) == words.SCHEDULES
     assert tuple(PRESETS) == words.PRESETS
+    assert tuple(TRACKERS) == words.TRACKERS
     assert tuple(RANKINGS) == words.RANKINGS
     assert tuple(SUITES) == words.SUITES
     assert set(words.OWN_PROTOCOLS) < set(SUITES)

@@ -12,12 +12,13 @@ from scipy.stats import spearmanr
 import pdqat
 from pdqat.allocation.measure import measure_under
 from pdqat.errors import InputError
+from pdqat.layers.histograms import BINS, histogram
 from pdqat.layers.layer_quantizers import LayerQuantizers
 from pdqat.precision import Precision
 from pdqat.reporting.choices import SHOWN, choices_of
 from pdqat.reporting.constraints import constraints_of
 from pdqat.reporting.frontier import frontier_of
-from pdqat.reporting.histograms import BINS, histogram, histograms_of
+from pdqat.reporting.histograms import histograms_of
 from pdqat.reporting.history import history_of
 from pdqat.reporting.noise import noise_of
 from pdqat.reporting.plan import plan_of

@@ -32,16 +32,20 @@ def run(options: argparse.Namespace) -> None:
     say_where(console, path)
 
 
-def report_training(ready: Ready, history: History, console: PlainConsole) -> None:
-    """The page of a training that has just ended, of what is at hand; without one, the training is as good."""
+def report_training(ready: Ready, history: History, console: PlainConsole) -> bool:
+    """The page of a training that has just ended, of what is at hand; without one, the training is as good.
+
+    Returns whether it was written.
+    """
     path = ready.run.report_file
     try:
         with console.status("writing the report") as status:
             write_page(path, [of_training(ready, history)], status.update)
     except InputError as error:
         console.print(f"no report: {error}", soft_wrap=True)
-        return
+        return False
     say_where(console, path)
+    return True
 
 
 def say_where(console: PlainConsole, path: Path) -> None:

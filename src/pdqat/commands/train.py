@@ -3,6 +3,7 @@
 import argparse
 import os
 import shlex
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,6 +18,7 @@ from pdqat.errors import InputError, LostProcessError
 from pdqat.flags.config_flags import given_flags
 from pdqat.process import keep_freed_memory
 from pdqat.terminal import PlainConsole
+from pdqat.trackers.log import Log, log_to
 from pdqat.training.history import History
 from pdqat.training.progress import TrainingProgress
 
@@ -27,31 +29,43 @@ def run(options: argparse.Namespace) -> None:
     """Train into a run folder, and show how it ended."""
     continuing = None if options.resume is None else options.as_typed
     try:
-        with joined():
-            ready = _ready(options, given_flags(options))
-            continuing = _continuing(ready)
-            keep_freed_memory()
-            console = PlainConsole(quiet=not is_first())
-            with noticing_losses():
-                history = _trained(ready, options.as_typed, console)
-            is_writing = is_first()
-        continuing = shlex.join(["pdqat", "show", str(ready.run.path)])
-        show_summary(console, history.summary, str(ready.run.path))
-        if is_writing:
-            report_training(ready, history, console)
+        with ExitStack() as logging:
+            with joined():
+                ready = _ready(options, given_flags(options))
+                continuing = _continuing(ready)
+                keep_freed_memory()
+                is_writing = is_first()
+                console = PlainConsole(quiet=not is_writing)
+                logs = _logs(ready, console, logging) if is_writing else []
+                with noticing_losses():
+                    history = _trained(ready, options.as_typed, console, logs)
+            continuing = shlex.join(["pdqat", "show", str(ready.run.path)])
+            show_summary(console, history.summary, str(ready.run.path))
+            if is_writing and report_training(ready, history, console):
+                for log in logs:
+                    log.keep_page(ready.run.report_file)
     except (KeyboardInterrupt, LostProcessError) as stop:
         if continuing is not None:
             stop.add_note(continuing)
         raise
 
 
-def _trained(ready: Ready, command: str, console: PlainConsole) -> History:
+def _logs(ready: Ready, console: PlainConsole, stack: ExitStack) -> list[Log]:
+    """To the trackers that are asked for, until the stack is left."""
+    options = ready.config.as_options()
+    logs = [stack.enter_context(log_to(name, ready.run.path, options)) for name in ready.config.log]
+    for log in logs:
+        console.print(f"log: {log.tracker.look()}", soft_wrap=True)
+    return logs
+
+
+def _trained(ready: Ready, command: str, console: PlainConsole, logs: Sequence[Log]) -> History:
     with ExitStack() as stack:
         from_first(lambda: stack.enter_context(ready.run.locked()))
         progress = TrainingProgress(console)
         if ready.run.starts_anew is not None:
             console.print(ready.run.starts_anew, soft_wrap=True)
-        trainer = trainer_of(ready.run, ready.config, ready.loaders, ready.problem, [progress])
+        trainer = trainer_of(ready.run, ready.config, ready.loaders, ready.problem, [progress, *logs])
         if is_first():
             ready.run.note_command(command)
         _say_left_alone(console, ready)

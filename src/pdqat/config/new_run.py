@@ -22,6 +22,7 @@ from pdqat.runs.folder import Run, check_new
 from pdqat.runs.forms import read_toml
 from pdqat.runs.plan_file import PlanModel, check_model, read_plan
 from pdqat.task import Problem
+from pdqat.trackers.log import check_trackers
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ def new_run(given: Given) -> Ready:
     """Make a run folder with the resolved configuration, once everything that it names has been built."""
     config = _resolved(given)
     _check_flags(config, given)
+    check_trackers(config.log)
     if given.plan is not None:
         check_model(given.plan, PlanModel(config.model, config.width))
     name = f"{_word(config.data)}-{config.method.value}-{datetime.now():%Y%m%d-%H%M%S}"
@@ -97,6 +99,7 @@ def stopped_run(path: Path, model: str | None = None, data: str | None = None) -
         raise InputError(f"the run {run.path} is finished; see it with: pdqat show {run.path}")
     check_named_again("model", config.model, model, path)
     check_named_again("data", config.data, data, path)
+    check_trackers(config.log)
     if run.last.exists():  # which holds the weights, so the file that the run started from may be gone
         config = dataclasses.replace(config, init=None, take_over=False)
     loaders = loaders_of(config)

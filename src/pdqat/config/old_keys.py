@@ -9,6 +9,7 @@ FORMER: dict[str, Any] = {
     "accumulate": 1,
     "dual_restart": False,
     "ends": "full",
+    "log": [],
     "norm_batches": 0,
     "normalize": True,
     "objective": "full",

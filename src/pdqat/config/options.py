@@ -15,13 +15,24 @@ from pdqat.suggestions import did_you_mean
 
 
 def option(
-    default: Any, text: str, check: Callable[[Any], str | None] | None = None, *, one_of: Sequence[str] = ()
+    default: Any,
+    text: str,
+    check: Callable[[Any], str | None] | None = None,
+    *,
+    one_of: Sequence[str] = (),
+    repeated: bool = False,
 ) -> Any:
     """A field of the configuration: its default, what `--help` says, and what is wrong with a value, if anything.
 
-    With `one_of` its value is one of a few words.
+    With `one_of` its value is one of a few words. A list that is `repeated` has all values of a flag that is given
+    several times; of others the last one counts.
     """
-    metadata = {"help": text, "check": _among(one_of) if one_of else check, "one_of": tuple(one_of)}
+    metadata = {
+        "help": text,
+        "check": _among(one_of) if one_of else check,
+        "one_of": tuple(one_of),
+        "repeated": repeated,
+    }
     if isinstance(default, list | dict):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -30,6 +41,16 @@ def option(
 def _among(words: Sequence[str]) -> Callable[[Any], str | None]:
     def check(value: Any) -> str | None:
         return None if value in words else f"must be one of {', '.join(words)}{did_you_mean(value, words)}"
+
+    return check
+
+
+def all_among(words: Sequence[str]) -> Callable[[Any], str | None]:
+    """Some of a few words, each once."""
+
+    def check(value: list[str]) -> str | None:
+        complaint = next((said for each in value if (said := _among(words)(each))), None)
+        return complaint or (None if len({*value}) == len(value) else "must name each once")
 
     return check
 

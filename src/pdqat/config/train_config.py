@@ -225,6 +225,13 @@ class TrainConfig:
         True, "in several processes (torchrun), take the statistics of batch norms from all shares of a batch"
     )
 
+    log: list[str] = option(
+        [],
+        f"trackers to log the training to, each an extra of its name: {', '.join(words.TRACKERS)}",
+        options.all_among(words.TRACKERS),
+        repeated=True,
+    )
+
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
         for field in dataclasses.fields(self):

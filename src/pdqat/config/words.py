@@ -20,6 +20,7 @@ OUTPUT_DISTANCES = ("cross-entropy", "kl", "squared")
 LAYER_DISTANCES = ("squared", "absolute", "relative")
 DUAL_RULES = ("ascent", "nupi", "multiplicative")
 SCHEDULES = ("steps", "one-cycle")
+TRACKERS = ("tensorboard", "mlflow", "wandb", "trackio")
 PRESETS = ("best", "quickstart", "paper", "deployable")
 
 RANKINGS = ("dual", "hessian", "gradient", "only-low", "only-high", "distance", "random", "first-and-last")

@@ -38,7 +38,9 @@ def add_config_flag(group: Any, name: str) -> None:
         group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
     elif get_origin(kind) is list:
         item = get_args(kind)[0]
-        group.add_argument(flag, nargs="+", type=number if item is float else str, help=text, metavar="X")
+        action = "extend" if field.metadata["repeated"] else "store"
+        read_item = number if item is float else str
+        group.add_argument(flag, nargs="+", action=action, type=read_item, help=text, metavar="X")
     elif get_origin(kind) is dict:
         of_numbers = get_args(kind)[1] is float
         group.add_argument(flag, nargs="+", action=Pairs, of_numbers=of_numbers, help=text, metavar="PATTERN=X")

@@ -60,7 +60,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "clip_norm",
         "patience",
     ),
-    "the run": ("config", "seed", "device", "threads", "amp", "compile", "compile_fallback", "sync_norms"),
+    "the run": ("config", "log", "seed", "device", "threads", "amp", "compile", "compile_fallback", "sync_norms"),
 }
 
 
@@ -84,6 +84,7 @@ def add_command(commands: Any) -> None:
                 group.add_argument(f"--{name}", **OTHERS[name])
             else:
                 add_config_flag(group, name)
-    for name, known in (("preset", words.PRESETS), ("data", words.DATA), ("model", words.MODELS)):
+    of_words = {"preset": words.PRESETS, "data": words.DATA, "model": words.MODELS, "log": words.TRACKERS}
+    for name, known in of_words.items():
         suggest(parser, f"--{name}", known)
     group.add_argument("-h", "--help", action="help", help="show this message and exit")

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from pdqat.batches import Batches, check_repeatable, length_of, seed_pass
-from pdqat.distributed import is_first, processes, shares
+from pdqat.distributed import from_first, is_first, processes, shares
 from pdqat.errors import InputError
 from pdqat.evaluation import Evaluation, evaluate
 from pdqat.lagrangian import Lagrangian
@@ -106,8 +106,7 @@ class Trainer:
 
     def train(self) -> History:
         """Train to the end: the problem then has the state of the best epoch."""
-        for callback in self._callbacks:
-            callback.start(self.settings.epochs, self._steps, self.epoch)
+        from_first(self._start)
         while self.epoch < self.settings.epochs and not self._is_out_of_patience():
             started = time.perf_counter()
             notes = self._enter_stage()
@@ -116,6 +115,7 @@ class Trainer:
             self._save(entry)
             for callback in self._callbacks:
                 callback.epoch(entry)
+                callback.state(self._trained, self.metrics)
         best = self._store.best()
         problem = with_state(self._stages.problem, best, "the state of the best epoch").eval()
         about = {
@@ -130,7 +130,15 @@ class Trainer:
             seed_pass(loader, self.settings.epoch_seed(self.epoch))
         summary = summarize(problem, self._metric, self._validation, self._test, about)
         self._store.finish(summary)
-        return History(problem, self.metrics, summary)
+        history = History(problem, self.metrics, summary)
+        for callback in self._callbacks:
+            callback.finish(history)
+        return history
+
+    def _start(self) -> None:
+        for callback in self._callbacks:
+            callback.start(self.settings.epochs, self._steps, self.epoch)
+            callback.state(self._trained, self.metrics)
 
     def _enter_stage(self) -> dict[str, Any]:
         """Change what is trained where a stage begins, after which the best epoch is one of its own.
@@ -149,6 +157,7 @@ class Trainer:
         return notes
 
     def _new_descent(self) -> Descent:
+        self._to_compile = ["the training step", "the evaluation"] if self._compiled else []
         return Descent(self._trained, self.settings, self._compiled, *self._by)
 
     def _try_compiler(self) -> None:
@@ -165,6 +174,7 @@ class Trainer:
         self._trained.train()
         rate = self._descent.start_epoch(self.epoch)
         objectives: list[Tensor] = []
+        self._say_compiling("the training step")
         for step, (inputs, target) in enumerate(shares(self._batches), start=1):
             done = (step - 1) / steps if steps else 0.0
             objectives.append(self._descent.step(inputs, target, self.epoch + done))
@@ -223,7 +233,15 @@ class Trainer:
 
     def _measure(self, batches: Batches) -> Evaluation:
         seed_pass(batches, ~self.settings.epoch_seed(self.epoch), generator_only=True)
+        self._say_compiling("the evaluation")
         return evaluate(self._trained, batches, self._metric, compiled_terms=self._descent.terms, shared=True)
+
+    def _say_compiling(self, what: str) -> None:
+        """The first time that a compiled part is about to run."""
+        if what in self._to_compile:
+            self._to_compile.remove(what)
+            for callback in self._callbacks:
+                callback.busy(f"compiling {what}")
 
     def _report(self, objectives: list[Tensor]) -> None:
         check_steps(objectives, self._descent.gradients, self._batches, self.epoch + 1, self._kept())

@@ -1,0 +1,1 @@
+"""pdqat in training loops of others: Lightning, and the Trainer of Hugging Face."""
