@@ -25,6 +25,7 @@ from pdqat import (
 from pdqat.constraints import Bound, OutputDistance, Sides, default_tolerance
 from pdqat.layers import Distance
 from pdqat.layers.recorder import Request
+from pdqat.sensitivity.low_layers import output_distance_of
 
 seeds = st.integers(0, 10_000)
 
@@ -190,6 +191,8 @@ def test_output_distances_by_their_definition(seed: int) -> None:
     torch.testing.assert_close(OutputDistance.CROSS_ENTROPY.between(full, low), cross_entropy)
     torch.testing.assert_close(OutputDistance.KL.between(full, low), cross_entropy - entropy, atol=1e-5, rtol=1e-5)
     torch.testing.assert_close(OutputDistance.SQUARED.between(full, low), ((full - low) ** 2).mean())
+    cosines = torch.stack([a @ b / (a.norm() * b.norm()) for a, b in zip(full, low, strict=True)])
+    torch.testing.assert_close(OutputDistance.COSINE.between(full, low), 1 - cosines.mean())
 
 
 @given(seeds)
@@ -198,6 +201,7 @@ def test_output_distances_at_equality(seed: int) -> None:
     f = full.softmax(1)
     assert OutputDistance.KL.between(full, full).item() == pytest.approx(0, abs=1e-6)
     assert OutputDistance.SQUARED.between(full, full).item() == 0
+    assert OutputDistance.COSINE.between(full, full * torch.rand(7, 1)).item() == pytest.approx(0, abs=1e-6)
     entropy = -(f * f.log()).sum(1).mean().item()
     assert OutputDistance.CROSS_ENTROPY.between(full, full).item() == pytest.approx(entropy, rel=1e-5)
 
@@ -213,8 +217,24 @@ def test_kl_is_never_negative_and_blind_to_a_shift_of_the_logits(seed: int) -> N
 def test_classes_stand_in_dimension_one() -> None:
     full, low = noise(0, 3, 4, 2, 2)
     pixels = [logits.permute(0, 2, 3, 1).reshape(-1, 4) for logits in (full, low)]
-    for distance in OutputDistance:
+    for distance in (OutputDistance.CROSS_ENTROPY, OutputDistance.KL):
+        assert distance.compares_classes
         torch.testing.assert_close(distance.between(full, low), distance.between(pixels[0], pixels[1]))
+
+
+def test_embeddings_are_held_together_by_their_angle() -> None:
+    """Neither loss nor target has to say anything of classes, and rankings and plans measure the same distance."""
+    net, (x, y) = small_net(4), noise(0, 6, 3)
+    problem = Lagrangian(net, lambda output, _: output.square().mean(), [OutputConstraint("cosine"), LayerConstraint()])
+    problem(x, y).backward()
+    with torch.no_grad(), net.under("4-bit"):
+        low = net(x)
+    problem.eval()
+    with torch.no_grad():
+        full, distances = net(x), problem.terms(x, y).distances
+    torch.testing.assert_close(distances[0], 1 - F.cosine_similarity(full, low).mean())
+    assert problem.bounds[0].tolerance == pytest.approx(1 / 15**2), "it goes by the squares of errors"
+    assert output_distance_of(problem, full, y)(full, 2 * full).item() == pytest.approx(0, abs=1e-6)
 
 
 @given(seeds, st.sampled_from([(6, 3), (4, 3, 5), (2, 3, 4, 4)]))

@@ -46,6 +46,34 @@ def test_weight_scale_of_each_channel_against_brute_force(sample: str, bits: int
         assert error <= 1.01 * least_error(channel.flatten(), symmetric_integers(bits).double())
 
 
+@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("bits", [2, 4])
+def test_weight_scale_of_a_large_tensor_is_searched_on_a_part_of_it(sample: str, bits: int) -> None:
+    torch.manual_seed(0)
+    weights = SAMPLES[sample]((384, 384))
+    error = (weights - UniformWeight().quantize(weights, bits)).square().sum().item()
+    scale = UniformWeight().codes(weights, bits).scale
+    fractions = torch.linspace(0.5, 1.5, 101).view(-1, 1)
+    limit = 2 ** (bits - 1) - 1
+    tried = (
+        weights.flatten() - scale * f * (weights.flatten() / (scale * f)).round().clamp(-limit, limit)
+        for f in fractions
+    )
+    assert error <= 1.01 * min(it.square().sum().item() for it in tried)
+
+
+@pytest.mark.parametrize("per_channel", [False, True])
+def test_straight_through_has_the_gradient_of_the_surrogate(per_channel: bool) -> None:
+    """Also where the scale is taken from the grid and not searched again."""
+    torch.manual_seed(0)
+    quantizer, weights = UniformWeight(per_channel), torch.randn(4, 32, requires_grad=True)
+    (own,) = torch.autograd.grad(quantizer.straight_through(weights, 2).square().sum() / 2, weights)
+    (expected,) = torch.autograd.grad(
+        (quantizer.surrogate(weights, 2) * quantizer.quantize(weights, 2).detach()).sum(), weights
+    )
+    torch.testing.assert_close(own, expected)
+
+
 @pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("bits", [1, 2, 3, 4])
 def test_calibrated_activation_scale_against_brute_force(signed: bool, bits: int) -> None:

@@ -12,12 +12,14 @@ from torch import Tensor, nn
 from pdqat import (
     FULL,
     BitPlan,
+    BlockConstraint,
     ChannelConstraint,
     InputError,
     Lagrangian,
     LayerConstraint,
     OutputConstraint,
     Precision,
+    allocate,
     prepare,
 )
 from pdqat.constraints import OutputDistance
@@ -27,6 +29,7 @@ from pdqat.sensitivity import RANKINGS, rank
 from pdqat.sensitivity.gradient import first_order
 from pdqat.sensitivity.hessian import hutchinson
 from pdqat.sensitivity.low_layers import low_layers, weight_errors
+from pdqat.sensitivity.probe import candidate_distances
 from pdqat.task import Problem
 from small_problems import KINDS, Small, drawn, labels, same_state, set_multipliers, small, state, task_problem
 
@@ -239,6 +242,24 @@ def test_batches_that_end_after_one_pass_are_enough() -> None:
     made = small()
     once = (batch for batch in made.batches)
     assert rank(made.problem, once, by="gradient").scores == rank(made.problem, made.batches, by="gradient").scores
+
+
+def test_a_layer_without_a_bound_has_the_multiplier_of_the_smallest_block_around_it() -> None:
+    torch.manual_seed(0)
+    block = nn.Sequential(nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6)), nn.Linear(6, 6))
+    model = nn.Sequential(nn.Linear(4, 6), block, nn.Linear(6, 6), nn.Linear(6, 2))
+    net = prepare(model, torch.rand(8, 4), bits=4)
+    batches = [(torch.rand(8, 4), torch.arange(8) % 2)]
+    blocks = BlockConstraint(blocks=["1", "1.1"])
+    problem = Lagrangian(net, F.cross_entropy, [OutputConstraint(), blocks])
+    problem.duals.multipliers.copy_(torch.tensor([1.0, 0.25, 0.5]))
+    assert rank(problem, batches).scores == {"1.1.0": 0.5, "1.1.1": 0.5, "1.0": 0.25, "1.2": 0.25}
+    plan = allocate(problem, batches, "4 bits", bits=[2, 4, 8])
+    assert plan.precisions["2"] == Precision(4, 4), "a layer outside of all blocks has no price, and stays as it is"
+    assert plan.offer.prices["1.1.0"].within == pytest.approx(0.5)
+    for layer, distance in candidate_distances(problem, batches, [Precision(4, 4)]).items():
+        if layer != "2":
+            assert plan.offer.prices[layer].held == pytest.approx(distance[Precision(4, 4)])
 
 
 def test_a_problem_without_layer_constraints_has_no_multipliers() -> None:

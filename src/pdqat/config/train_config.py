@@ -124,7 +124,7 @@ class TrainConfig:
 
     output_distance: str = option("kl", "distance of the two outputs", one_of=words.OUTPUT_DISTANCES)
     output_tolerance: float | None = option(
-        None, "tolerance of the output; without it 1/(2^bits - 1), squared for kl", options.at_least(0)
+        None, "tolerance of the output; without it 1/(2^bits - 1), squared for kl and cosine", options.at_least(0)
     )
     loss_tolerance: float | None = option(
         None, "constrain the task loss of low precision too, to at most this", options.at_least(0)

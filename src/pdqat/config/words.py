@@ -16,7 +16,7 @@ QUANTIZERS = (
 )
 GRADIENTS = ("exact", "norms", "straight-through")
 OBJECTIVES = ("full", "low")
-OUTPUT_DISTANCES = ("cross-entropy", "kl", "squared")
+OUTPUT_DISTANCES = ("cross-entropy", "kl", "squared", "cosine")
 LAYER_DISTANCES = ("squared", "absolute", "relative")
 DUAL_RULES = ("ascent", "nupi", "multiplicative")
 SCHEDULES = ("steps", "one-cycle")

@@ -41,12 +41,21 @@ class OutputDistance(StrEnum):
     """The divergence, which is the cross-entropy minus the entropy of f: zero where the two agree."""
     SQUARED = "squared"
     """Mean squared error, for regression."""
+    COSINE = "cosine"
+    """1 - cosine of the angle between the two, as vectors in the last dimension, for embeddings."""
+
+    @property
+    def compares_classes(self) -> bool:
+        """Whether outputs are scores of classes to it."""
+        return self in (OutputDistance.CROSS_ENTROPY, OutputDistance.KL)
 
     def between(self, full: Tensor, low: Tensor, class_dim: int = 1) -> Tensor:
         """The mean distance over the batch; classes, if they are compared, stand in dimension `class_dim`."""
         full, low = precise(full), precise(low)
         if self is OutputDistance.SQUARED:
             return F.mse_loss(low, full)
+        if self is OutputDistance.COSINE:
+            return (1 - F.cosine_similarity(full, low, dim=-1)).mean()
         if full.dim() < 2 or not -full.dim() <= class_dim < full.dim() or full.shape[class_dim] < 2:
             raise InputError(
                 f"outputs of shape {tuple(full.shape)} are no scores of classes in dimension {class_dim}, which the "
@@ -105,7 +114,8 @@ class OutputConstraint(Constraint):
 
     def for_target(self, output: Sequence[int], target: object) -> "OutputConstraint":
         """With what the labels tell: that there are classes, and where they stand."""
-        if self.distance is OutputDistance.SQUARED or (self.distance is not None and self.class_dim is not None):
+        known = None if self.distance is None else OutputDistance(self.distance)
+        if known is not None and (self.class_dim is not None or not known.compares_classes):
             return self
         dims = class_dims(output, target)
         if self.distance is None and not dims:
@@ -124,7 +134,8 @@ class OutputConstraint(Constraint):
     def resolve(self, net: Network, plan: BitPlan) -> list[Bound]:
         """One bound."""
         smallest = default_tolerance(plan.lowest_bits_in())
-        usual = smallest**2 if self.distance in (OutputDistance.KL, None) else smallest
+        grows_with_squares = self.distance in (OutputDistance.KL, OutputDistance.COSINE, None)
+        usual = smallest**2 if grows_with_squares else smallest
         tolerance = usual if self.tolerance is None else self.tolerance
         return [Bound(self.kind, "", plan.name, tolerance, start=1.0, price=self.price)]
 

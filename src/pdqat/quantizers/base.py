@@ -41,6 +41,10 @@ class Quantizer(nn.Module, ABC):
     def surrogate(self, tensor: Tensor, bits: int) -> Tensor:
         """The differentiable function whose gradient straight-through estimation puts in place of rounding's."""
 
+    def surrogate_of(self, grid: Grid, tensor: Tensor, bits: int) -> Tensor:
+        """`surrogate` of a tensor whose grid is known: a quantiser that searches its scale need not do so again."""
+        return self.surrogate(tensor, bits)
+
     def calibrate(self, tensor: Tensor, bits: int) -> None:
         """Set the state from an example."""
 
@@ -69,8 +73,10 @@ class Quantizer(nn.Module, ABC):
     def straight_through(self, tensor: Tensor, bits: int) -> Tensor:
         """The value of `quantize` with the gradient of `surrogate`."""
         with torch.no_grad():
-            quantized = self.quantize(tensor, bits)
-        result: Tensor = _ValueWithGradientOf.apply(quantized, self.surrogate(tensor, bits))  # type: ignore[no-untyped-call]
+            grid = self.grid(tensor, bits)
+            quantized = grid.values()
+        surrogate = self.surrogate_of(grid, tensor, bits)
+        result: Tensor = _ValueWithGradientOf.apply(quantized, surrogate)  # type: ignore[no-untyped-call]
         return result
 
 

@@ -10,9 +10,12 @@ from torch import Tensor
 from pdqat.distributed import least, total
 from pdqat.quantizers.base import Grid, Quantizer
 
-COARSE = [1 - i / 16 for i in range(16)]
+COARSE = [*(1 - i / 16 for i in range(16)), *(1 / 2**i for i in range(5, 10))]
+"""Fractions of the largest value; the last ones for a row in which a single value is far larger than the rest."""
 FINE = [i / 128 for i in range(-7, 8)]
 REFINEMENTS = 2
+SEARCHED = 2**15
+"""Of a row with twice as many values or more, how many the search for its scale looks at, about."""
 
 
 class UniformWeight(Quantizer):
@@ -33,8 +36,11 @@ class UniformWeight(Quantizer):
 
     def surrogate(self, tensor: Tensor, bits: int) -> Tensor:
         """Clipped to the grid's range."""
-        limit = self._scale(tensor, bits) * _symmetric_limit(bits)
-        return torch.maximum(torch.minimum(tensor, limit), -limit)
+        return _clipped(tensor, self._scale(tensor, bits), bits)
+
+    def surrogate_of(self, grid: Grid, tensor: Tensor, bits: int) -> Tensor:
+        """The search for the scale is most of the work, and done."""
+        return _clipped(tensor, grid.scale, bits)
 
     @torch.no_grad()
     def _scale(self, tensor: Tensor, bits: int) -> Tensor:
@@ -107,16 +113,19 @@ def least_squares_scale(rows: Tensor, bits: int, symmetric: bool) -> Tensor:
     """Per row the scale s that minimises |row - s x nearest(row / s)|^2, as a column.
 
     A search over fractions of the largest value, since the error has many local minima, finer around the best of them;
-    then alternating least squares: for fixed whole numbers i the best scale is <row, i> / <i, i>.
+    then alternating least squares: for fixed whole numbers i the best scale is <row, i> / <i, i>. The search looks at
+    32,768 values or a few more of a longer row, evenly spread; least squares at all of them.
     """
     limit = _symmetric_limit(bits) if symmetric else 2**bits - 1
     largest = rows.abs().amax(1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny * limit) / limit
     best, least = largest, torch.full_like(largest, torch.inf)
+    every = rows.shape[1] // SEARCHED
+    seen = rows if every < 2 else rows[:, :: every | 1]  # an odd step, so that no column of a matrix is left out
     for offsets in (COARSE, FINE):
         centre = torch.zeros_like(best) if offsets is COARSE else best
         for offset in offsets:
             scale = centre + largest * offset
-            error = (rows - scale * nearest(rows / scale, bits, symmetric)).square().sum(1, keepdim=True)
+            error = (seen - scale * nearest(seen / scale, bits, symmetric)).square().sum(1, keepdim=True)
             better = (error < least) & (scale > 0)
             best, least = torch.where(better, scale, best), torch.where(better, error, least)
     for _ in range(REFINEMENTS):
@@ -131,6 +140,11 @@ def _refine(rows: Tensor, scale: Tensor, bits: int, symmetric: bool, shared: boo
         energy, product = total(torch.stack([energy, product])).unbind()
     fitted = product / energy.clamp_min(1)
     return torch.where((energy > 0) & (fitted > 0), fitted, scale)
+
+
+def _clipped(tensor: Tensor, scale: Tensor, bits: int) -> Tensor:
+    limit = scale * _symmetric_limit(bits)
+    return torch.maximum(torch.minimum(tensor, limit), -limit)
 
 
 def _symmetric_limit(bits: int) -> int:

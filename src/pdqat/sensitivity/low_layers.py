@@ -97,7 +97,7 @@ def layer_distance_of(problem: Problem) -> Distance:
 
 
 def output_distance_of(problem: Problem, output: Tensor, target: Any) -> Callable[[Tensor, Tensor], Tensor]:
-    """How far outputs are apart: squared or by the divergence, which unlike the cross-entropy is 0 at equality.
+    """How far outputs are apart: as stated, but for the cross-entropy the divergence, which is 0 at equality.
 
     A problem without an output constraint does not say; there class labels, if the target is such, mean divergence.
     """
@@ -107,7 +107,7 @@ def output_distance_of(problem: Problem, output: Tensor, target: Any) -> Callabl
         dims = class_dims(output.shape, target)
         return partial(OutputDistance.KL.between, class_dim=dims[0]) if dims else OutputDistance.SQUARED.between
     stated = stated.for_target(output.shape, target)
-    if stated.distance is OutputDistance.SQUARED:
-        return OutputDistance.SQUARED.between
+    if stated.distance is not None and not OutputDistance(stated.distance).compares_classes:
+        return OutputDistance(stated.distance).between
     class_dim = stated.class_dim
     return partial(OutputDistance.KL.between, class_dim=1 if class_dim is None else class_dim)

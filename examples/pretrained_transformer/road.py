@@ -1,0 +1,91 @@
+"""A pretrained sentence encoder on the whole road: constraints, multipliers of its blocks, a plan, a verified file.
+
+    python examples/pretrained_transformer/road.py [--steps 100]     # prints, and writes two files
+    python examples/pretrained_transformer/road.py --speed           # times them; run it alone
+
+Needs `pip install 'pdqat[plan,export]' 'transformers>=5'` and the two packages that `sentences.py` names.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from methods import constrained, fine_tune, likeness, prepared
+from sentences import Data, Embedder
+
+import pdqat
+from pdqat.deployment.bench import measure, show_timed
+from pdqat.deployment.export import write_float
+from pdqat.process import keep_freed_memory
+from pdqat.terminal import PlainConsole
+
+BITS, CANDIDATES, BUDGET = "w4a8", ["w2a8", "w4a8", "w8a8"], "3 bits"
+SENTENCES = 16
+"""So many are computed by the file and by the simulated model, and compared code by code."""
+FILE, FLOAT_FILE = "minilm.onnx", "minilm-float32.onnx"
+
+
+def go_on(problem: pdqat.Lagrangian, data: Data, steps: int, folder: Path) -> dict[str, Any]:
+    """From the trained problem to the file; returns what there is to report."""
+    blocks = [bound for bound in pdqat.evaluate(problem, data.validation).constraints if bound["kind"] == "block"]
+    ranked = sorted(blocks, key=lambda bound: -bound["multiplier"])
+    for bound in ranked:
+        print(f"{bound['where']}: multiplier {bound['multiplier']:.3f}, distance {bound['distance']:.4f}")
+
+    plan = pdqat.allocate(problem, data.validation, budget=BUDGET, bits=CANDIDATES)
+    print(plan)
+    planned = problem.under_plan(plan)
+    before = likeness(planned, data)["low"]
+    fine_tune(planned, data, steps, seed=0)
+    after = likeness(planned, data)["low"]
+    print(f"under the plan: {before}\nafter {steps} more steps: {after}")
+
+    folder.mkdir(parents=True, exist_ok=True)
+    words, target = data.validation[0]
+    check = {name: part[:SENTENCES] for name, part in words.items()}
+    report = pdqat.export(planned.net, folder / FILE, check, check=[(check, target[:SENTENCES])])
+    write_float(planned.net, folder / FLOAT_FILE, check)
+    print(report)
+    return {
+        "blocks": ranked,
+        "budget": BUDGET,
+        "plan": {layer: str(precision) for layer, precision in plan.precisions.items()},
+        "plan_before": vars(before),
+        "plan_after": vars(after),
+        "bytes": report.size,
+        "float32_bytes": (folder / FLOAT_FILE).stat().st_size,
+        "verified": [vars(verified) for verified in report.verified],
+    }
+
+
+def speed(folder: Path) -> None:
+    """The file beside the float32 export of the same network, in the same runtimes."""
+    data = Data.of(Embedder(), training=64, validation=SENTENCES, test=1)
+    show_timed(measure(folder / FILE, folder / FLOAT_FILE, data.validation[0][0], print, (1, 16)), PlainConsole())
+
+
+def main(steps: int, folder: Path) -> None:
+    """Train under constraints, and go on."""
+    torch.manual_seed(0)
+    data = Data.of(Embedder())
+    net = prepared(BITS, data)
+    print(net.coverage)
+    problem = constrained(net, BITS)
+    print(f"after calibration: {likeness(problem, data)['low']}")
+    fine_tune(problem, data, steps, seed=0)
+    print(f"after {steps} steps: {likeness(problem, data)['low']}\n{pdqat.evaluate(problem, data.validation)}")
+    go_on(problem, data, steps // 2, folder)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--folder", type=Path, default=Path("runs/minilm"))
+    parser.add_argument("--speed", action="store_true")
+    arguments = parser.parse_args()
+    keep_freed_memory()
+    if arguments.speed:
+        speed(arguments.folder)
+    else:
+        main(arguments.steps, arguments.folder)
