@@ -122,6 +122,8 @@ def _undominated(sums: np.ndarray, one: int) -> np.ndarray:
     order = np.lexsort((sums[one], *others))
     if len(others) == 1:
         least = np.minimum.accumulate(sums[one, order])
-        return order[np.concatenate([[True], sums[one, order][1:] < least[:-1]])[: len(order)]]
-    differs = (others[:, order[1:]] != others[:, order[:-1]]).any(0)
-    return order[np.concatenate([[True], differs])[: len(order)]]
+        is_first = sums[one, order][1:] < least[:-1]
+    else:
+        is_first = (others[:, order[1:]] != others[:, order[:-1]]).any(0)
+    kept: np.ndarray = order[np.concatenate([[True], is_first])[: len(order)]]
+    return kept

@@ -54,13 +54,12 @@ class Solver:
         if known is not None:
             scale = float(objectives[:, known].sum(1).max()) or 1.0
         possible = _all_at_most(limited, 1.0)
-        for _ in range(2):
-            program = _Program(objectives / scale, limited, self.groups)
-            relaxation = program.relaxed(possible)
-            if relaxation is None:
-                return None
-            scale *= relaxation.bound if relaxation.bound > 0 else 1.0
-        return self._nearest(program, relaxation, known)
+        rough = _Program(objectives / scale, limited, self.groups).relaxed(possible)
+        if rough is None:
+            return None
+        program = _Program(objectives / (scale * (rough.bound if rough.bound > 0 else 1.0)), limited, self.groups)
+        relaxation = program.relaxed(possible)
+        return None if relaxation is None else self._nearest(program, relaxation, known)
 
     def _nearest(self, program: "_Program", relaxation: Relaxation, known: np.ndarray | None) -> np.ndarray | None:
         """The best choice, by the list of all that are near the bound."""
