@@ -1,12 +1,9 @@
 """The integer program against brute force, and what must hold for every plan."""
 
 import itertools
-import os
-from typing import Any
 
 import numpy as np
 import pytest
-import scipy.optimize
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -169,23 +166,6 @@ def test_the_smallest_budget_is_enough_whatever_the_sizes(unit: Unit) -> None:
     smallest = Budget.of(unit, 1.0).used_by(dict.fromkeys(sizes, BITS[0]), sizes)
     solution = cheapest_plan(table, sizes, smallest)
     assert solution.precisions == dict.fromkeys(sizes, BITS[0])
-
-
-def test_what_the_solver_prints_is_not_shown(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """HiGHS at times prints lines of its own development, to the file descriptor itself."""
-    solve = scipy.optimize.milp
-
-    def chatting(*arguments: Any, **options: Any) -> Any:
-        os.write(1, b"tmpSolver.run()\n")
-        return solve(*arguments, **options)
-
-    monkeypatch.setattr(scipy.optimize, "milp", chatting)
-    print("before")
-    cheapest_plan(COSTS, SIZES, Budget.parse("2 bits"))
-    print("after")
-    assert capfd.readouterr().out == "before\nafter\n"
 
 
 def test_layers_without_costs_do_not_count() -> None:

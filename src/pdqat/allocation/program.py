@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdqat.allocation.budget import Budget
-from pdqat.allocation.solver import BETTER, SAME, Solver
+from pdqat.allocation.search import SAME
+from pdqat.allocation.solver import BETTER, Solver
 from pdqat.errors import InputError
 from pdqat.layers.sizes import LayerSize
 from pdqat.precision import Precision

@@ -1,11 +1,10 @@
-"""One option of every group with the least sum within limits: a multiple-choice knapsack, solved exactly by HiGHS.
+"""One option of every group with the least sum within limits: a multiple-choice knapsack, solved exactly.
 
     minimise   max_j objectives[j] . x     such that     limited[k] . x <= 1 for every k,   one option of each group
 
-Most options are out of the question, and the linear relaxation says which. It has a value, which no choice of whole
-options is below, and a reduced cost for every option, by which any choice with that option is above it. So the integer
-program is solved over options of small reduced cost first. What it finds is a bound: an option whose reduced cost takes
-it beyond that bound is part of no better choice. If all others were looked at, the answer is exact; if not, they are.
+The linear relaxation prices the limits, which gives a bound that no choice is below. Choices near that bound are listed
+(`search`), in a gap that is widened until one of them fits; it is the best. Where too many are near, which takes many
+options that are worth the same, HiGHS solves the integer program over the options that can be part of the answer.
 """
 
 import ctypes
@@ -20,20 +19,17 @@ from typing import Any
 
 import numpy as np
 
+from pdqat.allocation.search import MOST, SAME, Relaxation, TooManyError, within_gap
 from pdqat.errors import InputError
 
-SAME = 1e-9
-"""Sums that differ by less, relatively, are the same."""
 BETTER = 1e-4
 """A choice is better if its objective is less by this part."""
 _ROW = 1e4
 """What limited sums are scaled to: HiGHS takes them for met within an absolute 1e-6, which is then below SAME."""
 _MARGIN = 1e-6
-"""How exact HiGHS' linear relaxation is, for objectives around 1."""
-_FIRST = 1.25
-"""So many options a group, on average, are looked at first."""
-_FINEST = 8
-"""Uses are whole numbers of bits, also where they are counted in bytes."""
+"""Within so much of the best objective HiGHS stops."""
+_FIRST = 1 / 8
+"""So many options a group, on average, the first gap lets in beyond one."""
 
 
 @dataclass(frozen=True)
@@ -42,48 +38,56 @@ class Solver:
 
     Args:
         groups: a row for every group, 1 where an option belongs to it and 0 elsewhere.
+        most_listed: so many choices may be near the bound before HiGHS is asked.
     """
 
     groups: np.ndarray
+    most_listed: int = MOST
 
     def least(self, objectives: np.ndarray, limited: np.ndarray, known: np.ndarray | None = None) -> np.ndarray | None:
         """Which options make the largest of the objectives least, each limited sum being at most 1; None if none fits.
 
-        HiGHS stops at an absolute gap of 1e-6, so objectives are scaled to 1 by the best value known, until that stays;
-        or, better, to whole numbers, whose next best sum is 1 away. An option that alone is beyond a limit, or beyond
-        the best value, can't be part of the answer. A choice that is `known` to fit saves looking for a first one.
+        An option that alone is beyond a limit can't be part of the answer. A choice that is `known` to fit saves
+        looking further than it. The relaxation is solved twice, since it is exact for objectives around 1 only.
         """
-        whole = _whole_numbers(objectives)
-        if whole is not None:
-            return self._least_scaled(whole, limited, _all_at_most(limited, 1.0), known)
-        best, value = known, float(objectives.max()) * len(self.groups)
+        scale = float(objectives.max()) * len(self.groups) or 1.0
         if known is not None:
-            value = float(objectives[:, known].sum(1).max())
-        while True:
-            possible = _all_at_most(limited, 1.0) & _all_at_most(objectives, value)
-            taken = self._least_scaled(objectives / (value or 1.0), limited, possible, best)
-            if taken is None:
-                return best
-            new = float(objectives[:, taken].sum(1).max())
-            if best is not None and new >= value * (1 - BETTER):
-                return taken if new < value else best
-            best, value = taken, new
-
-    def _least_scaled(
-        self, objectives: np.ndarray, limited: np.ndarray, possible: np.ndarray, known: np.ndarray | None
-    ) -> np.ndarray | None:
-        program = _Program(objectives, limited, self.groups)
-        bound, reduced = program.relaxed(possible)
-        if bound is None:
+            scale = float(objectives[:, known].sum(1).max()) or 1.0
+        possible = _all_at_most(limited, 1.0)
+        rough = _Program(objectives / scale, limited, self.groups).relaxed(possible)
+        if rough is None:
             return None
+        program = _Program(objectives / (scale * (rough.bound if rough.bound > 0 else 1.0)), limited, self.groups)
+        relaxation = program.relaxed(possible)
+        return None if relaxation is None else self._nearest(program, relaxation, known)
+
+    def _nearest(self, program: "_Program", relaxation: Relaxation, known: np.ndarray | None) -> np.ndarray | None:
+        """The best choice, by the list of all that are near the bound."""
+        reduced = np.sort(relaxation.reduced[np.isfinite(relaxation.reduced)])
+        first = reduced[min(len(reduced) - 1, math.ceil((1 + _FIRST) * len(self.groups)))]
+        widest = program.widest_gap(relaxation) if known is None else program.value(known) - relaxation.bound
+        gap = min(max(float(first), SAME), widest)
+        rows = (program.objectives, program.limited)
+        while True:
+            try:
+                found = within_gap(rows, self.groups, relaxation, gap, self.most_listed)
+            except TooManyError:
+                return self._solved(program, relaxation, known)
+            if found is not None or gap >= widest:
+                return known if found is None else found
+            gap = min(2 * gap, widest)
+
+    def _solved(self, program: "_Program", relaxation: Relaxation, known: np.ndarray | None) -> np.ndarray | None:
+        """The best choice by HiGHS, over options of small reduced cost first: what it finds says which others count."""
 
         def not_worse(choice: np.ndarray) -> np.ndarray:
             """Options that can be part of a choice which is as good."""
-            value = float(objectives[:, choice].sum(1).max())
-            return possible & (bound + reduced <= value + _MARGIN * max(1.0, value))
+            value = program.value(choice)
+            return relaxation.bound + relaxation.reduced <= value + _MARGIN * max(1.0, value)
 
-        few = min(math.ceil(_FIRST * len(self.groups)), len(reduced))
-        looked_at = possible & (reduced <= np.sort(reduced)[few - 1]) if known is None else not_worse(known)
+        possible = np.isfinite(relaxation.reduced)
+        few = min(math.ceil(2 * len(self.groups)), int(possible.sum()))
+        looked_at = relaxation.reduced <= np.sort(relaxation.reduced)[few - 1] if known is None else not_worse(known)
         while True:
             taken = program.solved(looked_at)
             needed = possible if taken is None else not_worse(taken)
@@ -96,13 +100,22 @@ class _Program:
     """Variables are the options and, of several objectives, the largest."""
 
     def __init__(self, objectives: np.ndarray, limited: np.ndarray, groups: np.ndarray) -> None:
-        self._objectives, self._limited, self._groups = objectives, limited, groups
+        self.objectives, self.limited, self._groups = objectives, limited, groups
         self._has_largest = len(objectives) > 1
         self._beyond: list[np.ndarray] = []
         """Rows of options that may not all be chosen: HiGHS takes 1e-6 for 0, and they are over a limit by less."""
 
-    def relaxed(self, possible: np.ndarray) -> tuple[float | None, np.ndarray]:
-        """The value of the linear relaxation, None if nothing fits, and by how much each option would raise it."""
+    def value(self, choice: np.ndarray) -> float:
+        """The largest objective of a choice."""
+        return float(self.objectives[:, choice].sum(1).max())
+
+    def widest_gap(self, relaxation: Relaxation) -> float:
+        """No choice is further from the bound."""
+        most = np.where(self._groups > 0, self.objectives.max(0), 0.0).max(1).sum()
+        return float(most) - relaxation.bound
+
+    def relaxed(self, possible: np.ndarray) -> Relaxation | None:
+        """The bound of the linear relaxation, by its prices of the limits; None if nothing fits."""
         from_above, limits = self._rows(possible)
         solution = _scipy().linprog(
             self._minimised(possible),
@@ -114,8 +127,12 @@ class _Program:
             method="highs",
         )
         if solution.x is None:
-            return None, np.zeros(len(possible))
-        return float(solution.fun), np.maximum(solution.lower.marginals[: len(possible)], 0.0)
+            return None
+        prices = np.maximum(-solution.ineqlin.marginals, 0.0)
+        weights = prices[len(self.limited) :] if self._has_largest else np.ones(1)
+        of_limits = _ROW * prices[: len(self.limited)]
+        combined = weights / weights.sum() @ self.objectives + of_limits @ self.limited
+        return Relaxation.by(combined, of_limits, self._groups, possible)
 
     def solved(self, possible: np.ndarray) -> np.ndarray | None:
         """The best choice of these options.
@@ -140,7 +157,7 @@ class _Program:
             if solution.x is None:
                 return None
             taken: np.ndarray = solution.x[: len(possible)] > 0.5
-            over = [row for row in self._limited if float(row[taken].sum()) > 1 + SAME]
+            over = [row for row in self.limited if float(row[taken].sum()) > 1 + SAME]
             if not over:
                 return taken
             self._beyond += [row >= self._groups.T @ (self._groups @ (row * taken)) for row in over]
@@ -148,32 +165,23 @@ class _Program:
     def _minimised(self, possible: np.ndarray) -> np.ndarray:
         if self._has_largest:
             return np.array([*np.zeros(len(possible)), 1.0])
-        return np.where(possible, self._objectives[0], 0.0)
+        return np.where(possible, self.objectives[0], 0.0)
 
     def _rows(self, possible: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What is limited from above, and by what."""
-        rows = [_ROW * np.where(possible, row, 0.0) for row in self._limited]
+        rows = [_ROW * np.where(possible, row, 0.0) for row in self.limited]
         limits = [_ROW] * len(rows)
         rows += [row.astype(float) for row in self._beyond]
         limits += [len(self._groups) - 1.0] * len(self._beyond)
         below = self._widened(np.array(rows))
         if self._has_largest:
-            of_largest = [[*np.where(possible, row, 0.0), -1.0] for row in self._objectives]
+            of_largest = [[*np.where(possible, row, 0.0), -1.0] for row in self.objectives]
             below, limits = np.vstack([below, of_largest]), [*limits, *[0.0] * len(of_largest)]
         return below, np.array(limits)
 
     def _widened(self, rows: np.ndarray) -> np.ndarray:
         """With a column for the largest objective, which these rows don't speak of."""
         return np.hstack([rows, np.zeros((len(rows), 1))]) if self._has_largest else rows
-
-
-def _whole_numbers(objectives: np.ndarray) -> np.ndarray | None:
-    """One objective in the largest unit of which all are whole numbers; None if it has none, or if there are more."""
-    finest = _FINEST * objectives
-    if len(objectives) > 1 or (finest % 1).any() or not 0 < finest.max() < 2**53 / finest.size:
-        return None
-    unit: int = np.gcd.reduce(finest.astype(np.int64), axis=None)
-    return finest / unit
 
 
 def _all_at_most(rows: np.ndarray, limit: float) -> np.ndarray:
