@@ -46,13 +46,15 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--quick", action="store_true", help="each level below this processor's own once, with two threads"
+        "--quick",
+        action="store_true",
+        help="only the lowest level, if this processor has a higher one, with two threads",
     )
     options, arguments = parser.parse_known_args()
     levels = levels_here()
     settings = [(level, threads) for level in levels for threads in (1, 2)]
     if options.quick:
-        settings = [(level, 2) for level in levels[:-1]]
+        settings = [(level, 2) for level in levels[:-1][:1]]
     outcomes = [passes(level, threads, arguments) for level, threads in settings]
     return 0 if all(outcomes) else 1
 
