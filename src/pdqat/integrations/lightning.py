@@ -34,9 +34,13 @@ class PrimalDual(Callback):
         self._batches = 0
 
     def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Find the Lagrangian, and keep DistributedDataParallel from its sums, which are each process's own."""
+        """Find the Lagrangian, and keep DistributedDataParallel from its sums, which are each process's own.
+
+        Lightning leaves modules in the mode that they are in; slacks are only summed in that of training.
+        """
         self._between.take(pl_module)
         problem = self._between.problem
+        problem.train(stage == "fit")
         (name,) = [name for name, part in pl_module.named_modules() if part is problem]
         ignored = [f"{name}.{buffer}" for buffer in problem._ddp_params_and_buffers_to_ignore]
         pl_module._ddp_params_and_buffers_to_ignore = ignored
