@@ -12,7 +12,7 @@ setup: .venv/installed
 
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[data,plan,paper,ray,export,openvino,examples,completion,docs,test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[data,plan,paper,ray,export,openvino,examples,completion,tensorboard,mlflow,wandb,lightning,transformers,docs,test]'
 	touch $@
 
 # The report is tested in a real browser.

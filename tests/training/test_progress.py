@@ -4,6 +4,8 @@ import io
 import re
 from typing import Any
 
+import pytest
+
 from pdqat.terminal import PlainConsole
 from pdqat.training.progress import TrainingProgress
 
@@ -55,3 +57,46 @@ def test_bits_that_were_chosen_anew_are_said() -> None:
     TrainingProgress(console).epoch(entry(2, bits_chosen_by="multipliers"))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().startswith("bits chosen by multipliers before epoch 2\n")
+
+
+class Clock:
+    """A second later with every look."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1
+        return self.now
+
+
+def test_the_time_left_goes_by_the_steps_of_this_sitting() -> None:
+    console = PlainConsole(file=io.StringIO(), width=80)
+    progress = TrainingProgress(console, Clock())
+    progress.start(epochs=4, steps=20, done=1)
+    progress.step(2, 10, 2.5)  # at 1 s
+    progress.step(2, 20, 2.5)
+    progress.epoch(entry(2, constraints=[]))  # at 3 s, with 40 steps to go: 2 s for the 10 steps since the first report
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().endswith("  0:00:08 left\n")
+
+
+def test_the_number_of_steps_is_learnt_where_a_loader_does_not_know_it() -> None:
+    console = PlainConsole(file=io.StringIO(), width=80)
+    progress = TrainingProgress(console, Clock())
+    progress.start(epochs=3, steps=None, done=0)
+    for epoch in (1, 2):
+        progress.step(epoch, 7, 2.5)
+        progress.epoch(entry(epoch, constraints=[]))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().endswith("  0:00:02 left\n")  # 7 steps to go, and the last 7 took 2 s
+    assert progress._bar.tasks[0].total == 21
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_training_that_compiles_says_so(is_terminal: bool) -> None:
+    console = PlainConsole(file=io.StringIO(), force_terminal=is_terminal, width=120)
+    with TrainingProgress(console) as progress:
+        progress.start(epochs=4, steps=10, done=0)
+        progress.busy("compiling the training step")
+    assert isinstance(console.file, io.StringIO)
+    assert "compiling the training step" in console.file.getvalue()

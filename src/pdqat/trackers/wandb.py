@@ -72,7 +72,7 @@ class WandB(Tracker):
         self._run.log({"report": wandb.Html(path.read_text(encoding="utf-8"), inject=False)})
 
     def close(self, failed: bool) -> None:
-        """Say how it ended, and wait until all is on disk or sent."""
+        """Say how it ended; what is not on disk yet is written by a process of its own."""
         self._run.finish(exit_code=int(failed))
 
     def _mode(self) -> str:
