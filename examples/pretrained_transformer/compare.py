@@ -25,6 +25,7 @@ from sentences import Data, Embedder, Likeness
 import pdqat
 from pdqat.disk import write_atomically
 from pdqat.process import keep_freed_memory, processor
+from pdqat.task import Problem
 
 RESULTS = Path(__file__).parents[2] / "results" / "minilm.json"
 FOLDER = Path(__file__).parents[2] / "runs" / "minilm"
@@ -33,20 +34,27 @@ AFTER_CALIBRATION = "post-training"
 Cell = dict[str, Any]
 
 
-def cell(bits: str, method: str, seed: int, steps: int, data: Data, folder: Path) -> Cell:
-    """One way at one precision, measured."""
+def cell(bits: str, method: str, seed: int, steps: int, data: Data) -> tuple[Cell, Problem]:
+    """One way at one precision, measured, and what came of it."""
     started = time.process_time()
     net = prepared(bits, data)
-    result: Cell = {"bits": bits, "method": method, "seed": seed, "steps": steps}
     problem = pdqat.TaskProblem(net, away) if method == AFTER_CALIBRATION else METHODS[method](net, bits)
     if method != AFTER_CALIBRATION:
         fine_tune(problem, data, steps, seed)
-    result |= {view: vars(found) for view, found in likeness(problem, data).items()}
-    result["constraints"] = pdqat.evaluate(problem, data.validation).constraints
-    result["processor_seconds"] = time.process_time() - started
-    if isinstance(problem, pdqat.Lagrangian) and (bits, seed) == (BITS, 0):
-        result["road"] = go_on(problem, data, steps // 2, folder)
-    return {**result, "processor": processor(), "torch": torch.__version__, "date": date.today().isoformat()}
+    trained = time.process_time()
+    result = {
+        "bits": bits,
+        "method": method,
+        "seed": seed,
+        "steps": steps,
+        "processor_seconds": trained - started,
+        **{view: vars(found) for view, found in likeness(problem, data).items()},
+        "constraints": pdqat.evaluate(problem, data.validation).constraints,
+        "processor": processor(),
+        "torch": torch.__version__,
+        "date": date.today().isoformat(),
+    }
+    return result, problem
 
 
 def cells(steps: int, seeds: int) -> list[tuple[str, str, int, int]]:
@@ -60,15 +68,26 @@ def cells(steps: int, seeds: int) -> list[tuple[str, str, int, int]]:
 def compare(file: Path, steps: int, seeds: int, data: Data, folder: Path) -> list[Cell]:
     """Compute what is missing in the file."""
     found: list[Cell] = json.loads(file.read_text())["cells"] if file.exists() else []
-    for key in cells(steps, seeds):
-        if key not in [tuple(it[name] for name in ("bits", "method", "seed", "steps")) for it in found]:
-            print(*key)
-            found.append(cell(*key, data, folder))
-            write_atomically(file, json.dumps({"command": __doc__, "cells": found}, indent=1).encode() + b"\n")
+    for bits, method, seed, of_steps in cells(steps, seeds):
+        if [
+            it for it in found if (it["bits"], it["method"], it["seed"], it["steps"]) == (bits, method, seed, of_steps)
+        ]:
+            continue
+        print(bits, method, seed, of_steps, flush=True)
+        result, problem = cell(bits, method, seed, of_steps, data)
+        found.append(result)
+        _write(file, found)
+        if isinstance(problem, pdqat.Lagrangian) and (bits, seed) == (BITS, 0):
+            result["road"] = go_on(problem, data, steps // 2, folder)
+            _write(file, found)
     return found
 
 
-def table(found: list[Cell]) -> str:
+def _write(file: Path, found: list[Cell]) -> None:
+    write_atomically(file, json.dumps({"protocol": __doc__, "cells": found}, indent=1).encode() + b"\n")
+
+
+def table(found: list[Cell], steps: int) -> str:
     """A row for each way: the mean over seeds, and half of the range of them."""
     lines = [
         "| precision | method | seeds | cosine | of a tenth below | ranking | people |",
@@ -76,7 +95,8 @@ def table(found: list[Cell]) -> str:
     ]
     for bits in SETTINGS:
         for method in (AFTER_CALIBRATION, *METHODS):
-            rows = [it["low"] for it in found if (it["bits"], it["method"]) == (bits, method)]
+            of_method = [it for it in found if (it["bits"], it["method"]) == (bits, method)]
+            rows = [it["low"] for it in of_method if it["steps"] in (0, steps)]
             columns = [_spread([row[name] for row in rows]) for name in Likeness.__annotations__] if rows else []
             lines.append(f"| {bits.upper()} | {method} | {len(rows)} | {' | '.join(columns)} |")
     return "\n".join(lines)
@@ -98,4 +118,4 @@ if __name__ == "__main__":
     keep_freed_memory()
     if not given.table:
         compare(given.file, given.steps, given.seeds, Data.of(Embedder()), FOLDER)
-    print(table(json.loads(given.file.read_text())["cells"]))
+    print(table(json.loads(given.file.read_text())["cells"], given.steps))
