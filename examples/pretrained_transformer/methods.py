@@ -68,7 +68,7 @@ def fine_tune(problem: Problem, data: Data, steps: int, seed: int, lr: float = 2
         problem,
         data.batches(max(1, steps // 4)),
         validation=data.validation,
-        epochs=min(4, steps),
+        epochs=max(1, min(4, steps)),
         lr=lr,
         schedule="one-cycle",
         dual_every=5,
