@@ -63,4 +63,4 @@ def test_every_way_is_measured_and_the_file_is_verified(compare: ModuleType, tmp
     torch.testing.assert_close(torch.from_numpy(embeddings).norm(dim=1), torch.ones(3))
 
     assert compare.compare(file, 1, 1, data, tmp_path) == json.loads(file.read_text())["cells"], "nothing is done twice"
-    assert compare.table(found, 1).count("\n") == 1 + len(found)
+    assert compare.table(found).count("\n") == 1 + len(found)

@@ -3,7 +3,7 @@
     python examples/pretrained_transformer/compare.py                   # what is missing in results/minilm.json
     python examples/pretrained_transformer/compare.py --table           # what is there, as the page shows it
 
-Protocol: for each seed, W4A8 and W2A8, 100 steps of Adam on 16 sentences each, in four epochs of which the best on
+Protocol: for each seed and precision, so many steps of Adam on 16 sentences each, in four epochs of which the best on
 validation stays. The test part of the STS Benchmark (300 pairs of at most 16 tokens, from all its sources) is looked at
 once, at the end. The first seed of the constrained W4A8 model goes on to a plan and a file. Can be stopped and
 continued: every cell is written when it is finished. One thread; a cell takes minutes.
@@ -87,18 +87,18 @@ def _write(file: Path, found: list[Cell]) -> None:
     write_atomically(file, json.dumps({"protocol": __doc__, "cells": found}, indent=1).encode() + b"\n")
 
 
-def table(found: list[Cell], steps: int) -> str:
-    """A row for each way: the mean over seeds, and half of the range of them."""
-    lines = [
-        "| precision | method | seeds | cosine | of a tenth below | ranking | people |",
-        "|---|---|---|---|---|---|---|",
-    ]
+def table(found: list[Cell]) -> str:
+    """A row for each way at the most steps that there are: the mean over seeds, and half of their range."""
+    steps = max(it["steps"] for it in found)
+    lines = ["| precision | method | steps | seeds | cosine | a tenth is below | ranking | people |", "|---" * 8 + "|"]
     for bits in SETTINGS:
         for method in (AFTER_CALIBRATION, *METHODS):
             of_method = [it for it in found if (it["bits"], it["method"]) == (bits, method)]
-            rows = [it["low"] for it in of_method if it["steps"] in (0, steps)]
-            columns = [_spread([row[name] for row in rows]) for name in Likeness.__annotations__] if rows else []
-            lines.append(f"| {bits.upper()} | {method} | {len(rows)} | {' | '.join(columns)} |")
+            rows = [it for it in of_method if it["steps"] in (0, steps)]
+            if rows:
+                columns = [_spread([it["low"][name] for it in rows]) for name in Likeness.__annotations__]
+                about = f"| {bits.upper()} | {method} | {rows[0]['steps']} | {len(rows)} "
+                lines.append(f"{about}| {' | '.join(columns)} |")
     return "\n".join(lines)
 
 
@@ -118,4 +118,4 @@ if __name__ == "__main__":
     keep_freed_memory()
     if not given.table:
         compare(given.file, given.steps, given.seeds, Data.of(Embedder()), FOLDER)
-    print(table(json.loads(given.file.read_text())["cells"], given.steps))
+    print(table(json.loads(given.file.read_text())["cells"]))
