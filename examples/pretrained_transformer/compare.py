@@ -3,7 +3,7 @@
     python examples/pretrained_transformer/compare.py                   # what is missing in results/minilm.json
     python examples/pretrained_transformer/compare.py --table           # what is there, as the page shows it
 
-Protocol: for each seed, W4A8 and W2A8, 100 steps of Adam on 16 sentences each, in four epochs of which the best on
+Protocol: for each seed and precision, so many steps of Adam on 16 sentences each, in four epochs of which the best on
 validation stays. The test part of the STS Benchmark (300 pairs of at most 16 tokens, from all its sources) is looked at
 once, at the end. The first seed of the constrained W4A8 model goes on to a plan and a file. Can be stopped and
 continued: every cell is written when it is finished. One thread; a cell takes minutes.
@@ -25,6 +25,7 @@ from sentences import Data, Embedder, Likeness
 import pdqat
 from pdqat.disk import write_atomically
 from pdqat.process import keep_freed_memory, processor
+from pdqat.task import Problem
 
 RESULTS = Path(__file__).parents[2] / "results" / "minilm.json"
 FOLDER = Path(__file__).parents[2] / "runs" / "minilm"
@@ -33,20 +34,27 @@ AFTER_CALIBRATION = "post-training"
 Cell = dict[str, Any]
 
 
-def cell(bits: str, method: str, seed: int, steps: int, data: Data, folder: Path) -> Cell:
-    """One way at one precision, measured."""
+def cell(bits: str, method: str, seed: int, steps: int, data: Data) -> tuple[Cell, Problem]:
+    """One way at one precision, measured, and what came of it."""
     started = time.process_time()
     net = prepared(bits, data)
-    result: Cell = {"bits": bits, "method": method, "seed": seed, "steps": steps}
     problem = pdqat.TaskProblem(net, away) if method == AFTER_CALIBRATION else METHODS[method](net, bits)
     if method != AFTER_CALIBRATION:
         fine_tune(problem, data, steps, seed)
-    result |= {view: vars(found) for view, found in likeness(problem, data).items()}
-    result["constraints"] = pdqat.evaluate(problem, data.validation).constraints
-    result["processor_seconds"] = time.process_time() - started
-    if isinstance(problem, pdqat.Lagrangian) and (bits, seed) == (BITS, 0):
-        result["road"] = go_on(problem, data, steps // 2, folder)
-    return {**result, "processor": processor(), "torch": torch.__version__, "date": date.today().isoformat()}
+    trained = time.process_time()
+    result = {
+        "bits": bits,
+        "method": method,
+        "seed": seed,
+        "steps": steps,
+        "processor_seconds": trained - started,
+        **{view: vars(found) for view, found in likeness(problem, data).items()},
+        "constraints": pdqat.evaluate(problem, data.validation).constraints,
+        "processor": processor(),
+        "torch": torch.__version__,
+        "date": date.today().isoformat(),
+    }
+    return result, problem
 
 
 def cells(steps: int, seeds: int) -> list[tuple[str, str, int, int]]:
@@ -60,25 +68,37 @@ def cells(steps: int, seeds: int) -> list[tuple[str, str, int, int]]:
 def compare(file: Path, steps: int, seeds: int, data: Data, folder: Path) -> list[Cell]:
     """Compute what is missing in the file."""
     found: list[Cell] = json.loads(file.read_text())["cells"] if file.exists() else []
-    for key in cells(steps, seeds):
-        if key not in [tuple(it[name] for name in ("bits", "method", "seed", "steps")) for it in found]:
-            print(*key)
-            found.append(cell(*key, data, folder))
-            write_atomically(file, json.dumps({"command": __doc__, "cells": found}, indent=1).encode() + b"\n")
+    for bits, method, seed, of_steps in cells(steps, seeds):
+        if [
+            it for it in found if (it["bits"], it["method"], it["seed"], it["steps"]) == (bits, method, seed, of_steps)
+        ]:
+            continue
+        print(bits, method, seed, of_steps, flush=True)
+        result, problem = cell(bits, method, seed, of_steps, data)
+        found.append(result)
+        _write(file, found)
+        if isinstance(problem, pdqat.Lagrangian) and (bits, seed) == (BITS, 0):
+            result["road"] = go_on(problem, data, steps // 2, folder)
+            _write(file, found)
     return found
 
 
+def _write(file: Path, found: list[Cell]) -> None:
+    write_atomically(file, json.dumps({"protocol": __doc__, "cells": found}, indent=1).encode() + b"\n")
+
+
 def table(found: list[Cell]) -> str:
-    """A row for each way: the mean over seeds, and half of the range of them."""
-    lines = [
-        "| precision | method | seeds | cosine | of a tenth below | ranking | people |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """A row for each way at the most steps that there are: the mean over seeds, and half of their range."""
+    steps = max(it["steps"] for it in found)
+    lines = ["| precision | method | steps | seeds | cosine | a tenth is below | ranking | people |", "|---" * 8 + "|"]
     for bits in SETTINGS:
         for method in (AFTER_CALIBRATION, *METHODS):
-            rows = [it["low"] for it in found if (it["bits"], it["method"]) == (bits, method)]
-            columns = [_spread([row[name] for row in rows]) for name in Likeness.__annotations__] if rows else []
-            lines.append(f"| {bits.upper()} | {method} | {len(rows)} | {' | '.join(columns)} |")
+            of_method = [it for it in found if (it["bits"], it["method"]) == (bits, method)]
+            rows = [it for it in of_method if it["steps"] in (0, steps)]
+            if rows:
+                columns = [_spread([it["low"][name] for it in rows]) for name in Likeness.__annotations__]
+                about = f"| {bits.upper()} | {method} | {rows[0]['steps']} | {len(rows)} "
+                lines.append(f"{about}| {' | '.join(columns)} |")
     return "\n".join(lines)
 
 

@@ -24,8 +24,8 @@ class Setting:
 
 
 SETTINGS = {
-    "w4a8": Setting("uniform-channel", output=0.02, blocks=0.02),
     "w2a8": Setting(Scheme(NormalWeight, UniformActivation), output=0.1, blocks=0.2),
+    "w4a8": Setting("uniform-channel", output=0.02, blocks=0.02),
 }
 """Least-squares scales per channel at 4 bits. At 2 bits those have three levels; these weights have four."""
 
@@ -62,13 +62,13 @@ METHODS: dict[str, Callable[[pdqat.Network, str], Problem]] = {
 }
 
 
-def fine_tune(problem: Problem, data: Data, steps: int, seed: int, lr: float = 1e-4) -> None:
+def fine_tune(problem: Problem, data: Data, steps: int, seed: int, lr: float = 2e-4) -> None:
     """So many steps, in four epochs of which the best on validation stays."""
     pdqat.fit(
         problem,
         data.batches(max(1, steps // 4)),
         validation=data.validation,
-        epochs=min(4, steps),
+        epochs=max(1, min(4, steps)),
         lr=lr,
         schedule="one-cycle",
         dual_every=5,

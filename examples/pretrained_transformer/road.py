@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from methods import constrained, fine_tune, likeness, prepared
-from sentences import Data, Embedder
+from onnxruntime import InferenceSession
+from sentences import Data, Embedder, words_of
 
 import pdqat
+from pdqat.batches import first_rows
 from pdqat.deployment.bench import measure, show_timed
 from pdqat.deployment.export import write_float
+from pdqat.deployment.report import verified_entry
 from pdqat.process import keep_freed_memory
 from pdqat.terminal import PlainConsole
 
@@ -42,21 +46,32 @@ def go_on(problem: pdqat.Lagrangian, data: Data, steps: int, folder: Path) -> di
     print(f"under the plan: {before}\nafter {steps} more steps: {after}")
 
     folder.mkdir(parents=True, exist_ok=True)
-    words, target = data.validation[0]
-    check = {name: part[:SENTENCES] for name, part in words.items()}
-    report = pdqat.export(planned.net, folder / FILE, check, check=[(check, target[:SENTENCES])])
-    write_float(planned.net, folder / FLOAT_FILE, check)
-    print(report)
+    words, target = first_rows(data.validation[0], SENTENCES)
+    report = pdqat.export(planned.net, folder / FILE, words, check=[(words, target)])
+    write_float(planned.net, folder / FLOAT_FILE, words)
+    alike = cosine_of_file(folder / FILE, planned.net, data.test.first)
+    print(f"{report}\nembeddings of the file and of the simulated model: mean cosine {alike:.5f}")
     return {
         "blocks": ranked,
         "budget": BUDGET,
         "plan": {layer: str(precision) for layer, precision in plan.precisions.items()},
         "plan_before": vars(before),
         "plan_after": vars(after),
-        "bytes": report.size,
+        "bytes": report.bytes,
         "float32_bytes": (folder / FLOAT_FILE).stat().st_size,
-        "verified": [vars(verified) for verified in report.verified],
+        "verified": [verified_entry(verified) for verified in report.verified],
+        "cosine_of_file": alike,
     }
+
+
+@torch.no_grad()
+def cosine_of_file(file: Path, net: pdqat.Network, sentences: list[str]) -> float:
+    """How alike what the file makes of sentences is to what the simulated low-precision network does."""
+    words = words_of(sentences)
+    session = InferenceSession(file, providers=["CPUExecutionProvider"])
+    (made,) = session.run(None, {name: part.numpy() for name, part in words.items()})
+    with net.under(net.only_plan("compare its file")):
+        return F.cosine_similarity(torch.from_numpy(made), net(**words)).mean().item()
 
 
 def speed(folder: Path) -> None:

@@ -139,7 +139,7 @@ class Data:
     def batches(self, count: int) -> "DataLoader[Any]":
         """So many training batches, others in every epoch."""
         generator = torch.Generator()  # seeded by `fit` with every epoch
-        sampler = RandomSampler(self.training, num_samples=count * BATCH, generator=generator)  # type: ignore[arg-type]
+        sampler = RandomSampler(self.training, num_samples=count * BATCH, generator=generator)
         return DataLoader(self.training, batch_size=BATCH, sampler=sampler, generator=generator)  # type: ignore[arg-type]
 
 

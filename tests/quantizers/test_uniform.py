@@ -46,20 +46,26 @@ def test_weight_scale_of_each_channel_against_brute_force(sample: str, bits: int
         assert error <= 1.01 * least_error(channel.flatten(), symmetric_integers(bits).double())
 
 
-@pytest.mark.parametrize("sample", SAMPLES)
+@pytest.mark.parametrize("sample", ["normal", "uniform"])
 @pytest.mark.parametrize("bits", [2, 4])
 def test_weight_scale_of_a_large_tensor_is_searched_on_a_part_of_it(sample: str, bits: int) -> None:
     torch.manual_seed(0)
-    weights = SAMPLES[sample]((384, 384))
+    weights = SAMPLES[sample]((384, 384)).double()
     error = (weights - UniformWeight().quantize(weights, bits)).square().sum().item()
-    scale = UniformWeight().codes(weights, bits).scale
-    fractions = torch.linspace(0.5, 1.5, 101).view(-1, 1)
-    limit = 2 ** (bits - 1) - 1
-    tried = (
-        weights.flatten() - scale * f * (weights.flatten() / (scale * f)).round().clamp(-limit, limit)
-        for f in fractions
-    )
-    assert error <= 1.01 * min(it.square().sum().item() for it in tried)
+    scale, integers = UniformWeight().codes(weights, bits).scale.item(), symmetric_integers(bits).double()
+    for tried in (fraction * scale for fraction in torch.linspace(0.5, 1.5, 41).tolist()):
+        nearest = (weights / tried).round().clamp(integers[0], integers[-1])
+        assert error <= 1.01 * (weights - tried * nearest).square().sum().item()
+
+
+@pytest.mark.parametrize("shape", [(32, 32), (300, 300)])
+def test_a_single_large_weight_does_not_spoil_the_scale_of_the_rest(shape: tuple[int, int]) -> None:
+    """As in the second projections of transformers, where one weight may be a hundred times as large as most."""
+    torch.manual_seed(0)
+    weights = torch.randn(shape).double()
+    weights[0, 0] = 60.0
+    rest = (weights - UniformWeight().quantize(weights, 2)).square().sum() - (60 - 1.5) ** 2
+    assert rest < 0.35 * weights.numel(), "three levels on their own leave 0.19 of a normal distribution's energy"
 
 
 @pytest.mark.parametrize("per_channel", [False, True])
@@ -68,9 +74,8 @@ def test_straight_through_has_the_gradient_of_the_surrogate(per_channel: bool) -
     torch.manual_seed(0)
     quantizer, weights = UniformWeight(per_channel), torch.randn(4, 32, requires_grad=True)
     (own,) = torch.autograd.grad(quantizer.straight_through(weights, 2).square().sum() / 2, weights)
-    (expected,) = torch.autograd.grad(
-        (quantizer.surrogate(weights, 2) * quantizer.quantize(weights, 2).detach()).sum(), weights
-    )
+    surrogate, low = quantizer.surrogate(weights, 2), quantizer.quantize(weights, 2).detach()
+    (expected,) = torch.autograd.grad((surrogate * low).sum(), weights)
     torch.testing.assert_close(own, expected)
 
 

@@ -125,7 +125,8 @@ def least_squares_scale(rows: Tensor, bits: int, symmetric: bool) -> Tensor:
         centre = torch.zeros_like(best) if offsets is COARSE else best
         for offset in offsets:
             scale = centre + largest * offset
-            error = (seen - scale * nearest(seen / scale, bits, symmetric)).square().sum(1, keepdim=True)
+            values = nearest(seen / scale, bits, symmetric).mul_(scale)  # in place: memory is what takes the time
+            error = values.sub_(seen).square_().sum(1, keepdim=True)
             better = (error < least) & (scale > 0)
             best, least = torch.where(better, scale, best), torch.where(better, error, least)
     for _ in range(REFINEMENTS):
