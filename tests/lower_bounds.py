@@ -15,7 +15,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-EXTRAS = ("data", "plan", "paper", "export", "openvino")
+EXTRAS = ("data", "plan", "paper", "ray", "export", "openvino", "completion")
 """What the package itself needs; tools of its development are taken as they are."""
 TOOLS = ("pytest", "pytest-xdist", "hypothesis", "cooper-optim")
 NOT_AT_ITS_BOUND = "torch"
@@ -27,7 +27,7 @@ def lowest(requirement: str) -> str:
     >>> lowest("onnx>=1.19,<2")
     'onnx==1.19'
     """
-    named = re.fullmatch(r"([A-Za-z0-9-]+)>=([0-9.]+)(,.*)?", requirement)
+    named = re.fullmatch(r"([A-Za-z0-9-]+(?:\[[a-z,]+\])?)>=([0-9.]+)(,.*)?", requirement)
     if named is None:
         raise ValueError(f"{requirement!r} has no lower bound such as onnx>=1.19")
     return f"{named[1]}=={named[2]}"
