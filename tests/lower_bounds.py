@@ -34,18 +34,20 @@ def lowest(requirement: str) -> str:
 
 
 def bounds() -> list[str]:
-    """Of every dependency of the package and its extras."""
+    """Of every dependency of the package and its extras, and the torch that is not at its bound."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = (requirement for extra in EXTRAS for requirement in project["optional-dependencies"][extra])
     given = dict.fromkeys([*project["dependencies"], *extras])
-    return [lowest(requirement) for requirement in given if not requirement.startswith(f"{NOT_AT_ITS_BOUND}>")]
+    constraints = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pinned = [line for line in constraints if line.startswith(f"{NOT_AT_ITS_BOUND}==")]
+    return pinned + [lowest(name) for name in given if not name.startswith(f"{NOT_AT_ITS_BOUND}>")]
 
 
 def main(folder: Path, arguments: list[str]) -> int:
     """Install and test; returns pytest's exit code."""
     venv.create(folder, with_pip=True, clear=True)
     python = str(folder / "bin" / "python")
-    installed = [*bounds(), *TOOLS, "-c", str(ROOT / "constraints.txt"), "-e", str(ROOT)]
+    installed = [*bounds(), *TOOLS, "-e", str(ROOT)]
     subprocess.run([python, "-m", "pip", "install", "--quiet", *installed], check=True)
     return subprocess.run([python, "-m", "pytest", *arguments], cwd=ROOT, check=False).returncode
 

@@ -99,7 +99,8 @@ def _train(fit: Callable[[], object], shown: _Epochs) -> None:
     """Until the workers are done; they are started again if one has died."""
     for start in range(1 + RESTARTS):
         try:
-            return _wait(fit, shown)
+            _wait(fit, shown)
+            break
         except LostProcessError as error:
             if start == RESTARTS:
                 raise
