@@ -54,8 +54,8 @@ test-lower-bounds:
 # Known vulnerabilities of what is installed; needs the network.
 audit: setup
 	test -x .venv-audit/bin/pip-audit || ($(PYTHON) -m venv .venv-audit && .venv-audit/bin/pip install --quiet pip-audit)
-	$(BIN)/pip freeze --exclude-editable > .venv-audit/installed.txt
-	.venv-audit/bin/pip-audit --no-deps --disable-pip -r .venv-audit/installed.txt
+	$(BIN)/pip freeze --exclude-editable | sed 's/+cpu$$//' > .venv-audit/installed.txt
+	.venv-audit/bin/pip-audit --strict --no-deps --disable-pip -r .venv-audit/installed.txt  # nothing may be skipped
 
 docs: setup
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet  # into site/; warnings are errors

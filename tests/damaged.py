@@ -5,7 +5,8 @@ import copy
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -30,6 +31,16 @@ class Reader:
     samples: Sequence[bytes]
     words: Sequence[bytes] = WORDS
     samples_are_read: bool = True
+
+    @classmethod
+    def of_file(cls, path: Path, read: Callable[[Path], Any], sample: bytes) -> Self:
+        """Of what reads the file at a path."""
+
+        def of_bytes(content: bytes) -> None:
+            path.write_bytes(content)
+            read(path)
+
+        return cls(of_bytes, [sample])
 
     def refuses_or_reads(self, examples: int) -> None:
         """Give it damaged files: whatever it raises but an InputError is a failure."""

@@ -171,11 +171,32 @@ def test_weights_in_other_files(tmp_path: Path) -> None:
         format_of(tmp_path / "model.onnx")
 
 
+def test_weights_in_other_files_behind_sparse_tensors(tmp_path: Path) -> None:
+    graph = plain_graph(helper.make_node("Relu", ["x"], ["y"]))
+    weights = TensorProto(name="weights", data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+    weights.external_data.add(key="location", value="../../etc/passwd")
+    graph.sparse_initializer.add(values=weights, dims=[1])
+    onnx.save(helper.make_model(graph), tmp_path / "model.onnx")
+    with pytest.raises(InputError, match="it holds sparse tensors"):
+        format_of(tmp_path / "model.onnx")
+
+
 def test_graphs_inside_a_graph_of_openvino(tmp_path: Path) -> None:
     file = tmp_path / "model.xml"
     file.write_text('<?xml version="1.0"?><net><layers><layer type="If"><then_body/></layer></layers></net>')
     with pytest.raises(InputError, match="it holds graphs inside its graph"):
         read_model(None, file)
+
+
+@pytest.mark.parametrize("content", [b'<net name="\xff"></net>', b"<net>", b'<net version="9\xff"/>'])
+def test_a_damaged_graph_of_openvino(tmp_path: Path, content: bytes, capfd: pytest.CaptureFixture[str]) -> None:
+    import openvino
+
+    file = tmp_path / "model.xml"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="is damaged or not a model of OpenVINO's"):
+        read_model(openvino.Core(), file)
+    assert capfd.readouterr().err == ""
 
 
 def test_patience_ends() -> None:

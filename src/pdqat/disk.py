@@ -21,9 +21,18 @@ def as_path(given: object, what: str) -> Path:
     """What names a file or folder, as a path."""
     if not isinstance(given, str | os.PathLike):
         raise InputError(f"{what} is named by text or a path, not {given!r}")
-    if not os.fspath(given) or "\0" in os.fsdecode(given):
+    if not is_name(os.fsdecode(given)):
         raise InputError(f"{what} is named by text that is not empty and has no zero bytes, not {given!r}")
     return Path(given)
+
+
+def is_name(text: str) -> bool:
+    r"""Whether text can name a file or folder, and can be written down: a name may be bytes that are no text.
+
+    >>> is_name("runs/first"), is_name(""), is_name("\0"), is_name("\udcff")
+    (True, False, False, False)
+    """
+    return bool(text) and "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def write_atomically(path: Path, content: bytes) -> None:

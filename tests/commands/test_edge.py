@@ -105,13 +105,22 @@ def test_an_interrupt_during_imports_is_one_sentence(module: str) -> None:
     assert ended.stderr == "pdqat: interrupted; what was finished is kept\n"
 
 
-@pytest.mark.parametrize("text", ["", "a\0b"], ids=["empty", "NUL"])
-def test_names_that_no_file_can_have_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+@pytest.mark.parametrize("text", ["", "a\0b", "\udcff"], ids=["empty", "NUL", "bytes that are no text"])
+def test_names_that_no_file_can_have_are_refused(capsys: pytest.CaptureFixture[str], text: str) -> None:
     assert "the name of a file or folder is needed" in refusal(capsys, "show", text)
     for option in ("--out", "--config", "--resume", "--from", "--plan"):
         assert f"argument {option}: the name of a file or folder is needed" in refusal(capsys, "train", option, text)
     for key in ("init", "data_path", "teacher"):
-        (tmp_path / "mine.toml").write_text(f"{key} = {text!r}\n".replace("\\x00", "\\u0000").replace("'", '"'))
+        flag = f"--{key.replace('_', '-')}"
+        assert f"{key} must name a file or folder" in refusal(capsys, "train", flag, text)
+
+
+@pytest.mark.parametrize("text", ["", "a\\u0000b"], ids=["empty", "NUL"])
+def test_a_configuration_can_not_give_such_names_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    for key in ("init", "data_path", "teacher"):
+        (tmp_path / "mine.toml").write_text(f'{key} = "{text}"\n')
         assert f"{key} must name a file or folder" in refusal(capsys, "train", "--config", tmp_path / "mine.toml")
 
 

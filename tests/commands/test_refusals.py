@@ -57,6 +57,7 @@ def test_bad_input_is_one_line_without_a_traceback(tmp_path: Path) -> None:
         (["--quantizer", "unifrom"], "lsq (did you mean uniform?), not 'unifrom'"),
         (["--preset", "quikstart"], "unknown preset 'quikstart' (did you mean quickstart?); choose one of"),
         (["--method", "magic"], "method must be one of full, ste, pdqat-output, pdqat-layers, not 'magic'"),
+        (["--image-size", "64"], "--image-size is for images of CIFAR or a folder"),
         (["--decay", "0.5"], "--decay is for the schedule 'steps', and this one is 'one-cycle'"),
         (["--preset", "mine"], "unknown preset 'mine'; choose one of best, quickstart, paper"),
         (["--config", "/nowhere.toml"], "can't read the configuration /nowhere.toml"),

@@ -1,70 +1,25 @@
 """`torchrun -m pdqat train`: several processes train one run, and one that dies costs an epoch at most."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from command_line import pdqat
+from deadly import OWN, TRAIN, let_one_die, write_own_code
 from pdqat.cli import main
 from pdqat.distributed import LAUNCHED, noticing_losses
 from pdqat.errors import InputError
 from pdqat.runs.checkpoints import load_checkpoint
 from pdqat.runs.folder import Run
 from same_run import assert_same_run
-
-OWN_CODE = '''
-import os
-import signal
-
-import torch
-from torch import nn
-
-
-class Deadly(list):
-    """Batches whose last process is killed where the second epoch begins; not when it is started again."""
-
-    passes = 0
-
-    def __iter__(self):
-        self.passes += 1
-        is_last = int(os.environ.get("RANK", 0)) == int(os.environ.get("WORLD_SIZE", 0)) - 1
-        if self.passes == 3 and is_last and os.environ.get("DEADLY") == os.environ["TORCHELASTIC_RESTART_COUNT"]:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().__iter__()
-
-
-def data():
-    generator = torch.Generator().manual_seed(0)
-    batches = [(torch.rand(9, 6, generator=generator), torch.arange(9) % 3) for _ in range(4)]
-    return {"train": Deadly(batches[:3]), "validation": batches[3:]}
-
-
-def model():
-    layers = [nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)]
-    return nn.Sequential(*layers)
-'''
-OWN = ["--data", "mine:data", "--model", "mine:model"]
-TRAIN = ["train", *OWN, "--epochs", "3", "--norm-batches", "0", "--lr", "0.001"]
+from torchrun import torchrun
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """With own code in it."""
-    (tmp_path / "mine.py").write_text(OWN_CODE)
+    write_own_code(tmp_path)
     return tmp_path
-
-
-def torchrun(
-    folder: Path, *arguments: str, restarts: int = 0, killed: bool = False
-) -> subprocess.CompletedProcess[str]:
-    """The command in two processes of this machine."""
-    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*start, "--max-restarts", str(restarts), "-m", "pdqat", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "DEADLY": "0" if killed else ""}
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder, env=environment)
 
 
 def test_two_processes_train_what_one_does(folder: Path) -> None:
@@ -105,7 +60,8 @@ def test_other_errors_are_not_taken_for_a_lost_process(monkeypatch: pytest.Monke
 @pytest.mark.slow
 def test_a_process_that_dies_is_started_again(folder: Path) -> None:
     assert torchrun(folder, *TRAIN, "--out", "whole").returncode == 0
-    ended = torchrun(folder, *TRAIN, "--out", "killed", restarts=1, killed=True)
+    let_one_die(folder)
+    ended = torchrun(folder, *TRAIN, "--out", "killed", restarts=1)
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
     assert [ended.stdout.count(f"epoch {epoch}/3") for epoch in (1, 2, 3)] == [1, 1, 1]
@@ -115,7 +71,8 @@ def test_a_process_that_dies_is_started_again(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_process_that_dies_ends_the_job(folder: Path) -> None:
     assert torchrun(folder, *TRAIN, "--out", "whole").returncode == 0
-    ended = torchrun(folder, *TRAIN, "--out", "killed", killed=True)
+    let_one_die(folder)
+    ended = torchrun(folder, *TRAIN, "--out", "killed")
     assert ended.returncode == 1
     said = [line for line in ended.stderr.splitlines() if line.startswith("pdqat in process 0: ")]
     assert len(said) == 1

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -127,24 +127,6 @@ def test_a_cell_that_cannot_be_trained_is_named_with_the_reason(
     assert said.startswith("pdqat: 1 of 1 cells failed: ste-2bit-seed0: ")
     assert "last.pt is damaged or not a torch file" in said
     assert "Traceback" not in said
-
-
-@pytest.fixture
-def ray_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A cluster of one machine, which RAY_ADDRESS names."""
-    import ray
-    from ray.cluster_utils import Cluster
-
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # else whatever the machine does besides comes first
-    head = {"num_cpus": 2, "object_store_memory": 100_000_000, "include_dashboard": False}
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    monkeypatch.setenv("RAY_ADDRESS", cluster.address)
-    try:
-        yield
-    finally:
-        ray.shutdown()
-        cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.filterwarnings("ignore")  # Ray's own

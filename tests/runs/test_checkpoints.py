@@ -13,7 +13,14 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from pdqat.errors import InputError
-from pdqat.runs.checkpoints import load_checkpoint, load_example, load_weights, save_checkpoint, save_example
+from pdqat.runs.checkpoints import (
+    as_checkpoint,
+    load_checkpoint,
+    load_example,
+    load_weights,
+    save_checkpoint,
+    save_example,
+)
 from same_run import differences
 
 CHECKPOINT: dict[str, Any] = {
@@ -158,6 +165,16 @@ def test_a_foreign_torch_file_is_not_a_checkpoint(tmp_path: Path, content: Any) 
     torch.save(content, path)
     with pytest.raises(InputError, match=r"best.pt is not a checkpoint of a pdqat run"):
         load_checkpoint(path)
+
+
+def test_a_tensor_in_place_of_an_entry_is_refused_without_a_word_of_torch(
+    checkpoint: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    content = load_checkpoint(checkpoint)
+    for key in ("best", "model", "duals"):
+        with pytest.raises(InputError, match="is not a checkpoint of a pdqat run"):
+            as_checkpoint({**content, key: torch.ones(2, 2, dtype=torch.int64)}, checkpoint)
+    assert capfd.readouterr().err == ""
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from pdqat.config.train_config import Method
 from pdqat.config.training import trainer_of
 from pdqat.distributed import from_first, is_first, joined, noticing_losses, processes
 from pdqat.errors import InputError, LostProcessError
+from pdqat.experiments.ray_cluster import connected
+from pdqat.experiments.ray_train import train_on_ray
 from pdqat.flags.config_flags import given_flags
 from pdqat.process import keep_freed_memory
 from pdqat.terminal import PlainConsole
@@ -31,14 +33,16 @@ def run(options: argparse.Namespace) -> None:
     try:
         with ExitStack() as logging:
             with joined():
+                _check_workers(options)
                 ready = _ready(options, given_flags(options))
-                continuing = _continuing(ready)
+                continuing = _continuing(ready, options.workers)
                 keep_freed_memory()
                 is_writing = is_first()
                 console = PlainConsole(quiet=not is_writing)
                 logs = _logs(ready, console, logging) if is_writing else []
                 with noticing_losses():
-                    history = _trained(ready, options.as_typed, console, logs)
+                    train = _trained if options.workers is None else _trained_by_workers
+                    history = train(ready, options, console, logs)
             continuing = shlex.join(["pdqat", "show", str(ready.run.path)])
             show_summary(console, history.summary, str(ready.run.path))
             if is_writing and report_training(ready, history, console):
@@ -59,7 +63,16 @@ def _logs(ready: Ready, console: PlainConsole, stack: ExitStack) -> list[Log]:
     return logs
 
 
-def _trained(ready: Ready, command: str, console: PlainConsole, logs: Sequence[Log]) -> History:
+def _check_workers(options: argparse.Namespace) -> None:
+    if (options.executor == "ray") != (options.workers is not None):
+        raise InputError("--executor ray and --workers N go together: N processes on a Ray cluster share every batch")
+    if options.workers is not None and processes() > 1:
+        raise InputError(f"--executor ray starts its own processes: give it to one, not to {processes()} of torchrun")
+    if options.workers is not None:
+        connected()  # before there is a folder
+
+
+def _trained(ready: Ready, options: argparse.Namespace, console: PlainConsole, logs: Sequence[Log]) -> History:
     with ExitStack() as stack:
         from_first(lambda: stack.enter_context(ready.run.locked()))
         progress = TrainingProgress(console)
@@ -67,7 +80,7 @@ def _trained(ready: Ready, command: str, console: PlainConsole, logs: Sequence[L
             console.print(ready.run.starts_anew, soft_wrap=True)
         trainer = trainer_of(ready.run, ready.config, ready.loaders, ready.problem, [progress, *logs])
         if is_first():
-            ready.run.note_command(command)
+            ready.run.note_command(options.as_typed)
         _say_left_alone(console, ready)
         if trainer.compile_problem is not None:
             console.print(f"Training without --compile: {trainer.compile_problem}")
@@ -75,13 +88,35 @@ def _trained(ready: Ready, command: str, console: PlainConsole, logs: Sequence[L
             return trainer.train()
 
 
-def _continuing(ready: Ready) -> str:
+def _trained_by_workers(
+    ready: Ready, options: argparse.Namespace, console: PlainConsole, logs: Sequence[Log]
+) -> History:
+    """Logs are written at the end, since the weights of an epoch are not here."""
+    ready.run.note_command(options.as_typed)
+    _say_left_alone(console, ready)
+    for log in logs:
+        log.start(ready.config.epochs, None, len(ready.run.metrics()))
+    with TrainingProgress(console) as progress:
+        history = train_on_ray(ready, options.workers, _own_code(ready), progress)
+    for log in logs:
+        log.state(history.problem, history.epochs)
+        log.finish(history)
+    return history
+
+
+def _own_code(ready: Ready) -> dict[str, str]:
+    """Its import paths by their option."""
+    names = {name: str(getattr(ready.config, name)) for name in OWN_CODE}
+    return {name: path for name, path in names.items() if is_own(path)}
+
+
+def _continuing(ready: Ready, workers: int | None) -> str:
     """The command that continues the run; own code has to be named again."""
-    names = {name: getattr(ready.config, name) for name in OWN_CODE}
-    own = [word for name, path in names.items() if is_own(path) for word in (f"--{name}", path)]
+    own = [word for name, path in _own_code(ready).items() for word in (f"--{name}", path)]
     here = os.environ.get("LOCAL_WORLD_SIZE", "1")
     start = ["pdqat"] if processes() == 1 else ["torchrun", "--nproc-per-node", here, "-m", "pdqat"]
-    return shlex.join([*start, "train", "--resume", str(ready.run.path), *own])
+    where = [] if workers is None else ["--executor", "ray", "--workers", str(workers)]
+    return shlex.join([*start, "train", "--resume", str(ready.run.path), *own, *where])
 
 
 def _ready(options: argparse.Namespace, flags: dict[str, Any]) -> Ready:

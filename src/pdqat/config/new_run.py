@@ -155,6 +155,8 @@ def _check_flags(config: TrainConfig, given: Given) -> None:
     for name in ("replan", "budget_bits"):
         if name in given.flags and config.budget is None:
             raise InputError(f"--{_flag(name)} is for a budget, and no --budget is given")
+    if "image_size" in given.flags and config.data == "digits":
+        raise InputError("--image-size is for images of CIFAR or a folder, and those of 'digits' have one size")
     for name in ("milestones", "decay"):
         if name in given.flags and config.schedule != "steps":
             raise InputError(f"--{name} is for the schedule 'steps', and this one is {config.schedule!r}")

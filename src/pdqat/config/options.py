@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Union, get_args, get_origin
 
 from pdqat.allocation.budget import BUDGET_FORM, Budget
+from pdqat.disk import is_name
 from pdqat.errors import InputError
 from pdqat.precision import Precision
 from pdqat.suggestions import did_you_mean
@@ -83,7 +84,7 @@ def between(low: float, high: float) -> Callable[[Any], str | None]:
 
 def file_name(value: str | None) -> str | None:
     """Of a file or folder, or none."""
-    return "must name a file or folder" if value is not None and (not value or "\0" in value) else None
+    return None if value is None or is_name(value) else "must name a file or folder"
 
 
 def device_name(value: str) -> str | None:

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
+from xml.parsers import expat
 
 import numpy as np
 import torch
@@ -169,15 +170,24 @@ def read_model(core: Any, path: Path) -> Any:
     refusal = f"{path} is damaged or not a model of OpenVINO's, or its .bin is missing"
     if path.suffix == ".xml":
         content = path.read_bytes()
-        if not re.match(rb"\s*(<\?xml[^>]*>)?\s*<net\b", content[:1000]):
+        if not re.match(rb"\s*(<\?xml[^>]*>)?\s*<net\b", content[:1000]) or not _is_xml(content):
             raise InputError(refusal)
         if re.search(rb"<\w*body\b", content):
             raise InputError(f"{path} was not exported here: it holds graphs inside its graph")
     try:
         return core.read_model(path)
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:  # the latter where it quotes bytes that are no text
         message = refusal if path.suffix == ".xml" else f"openvino can't load {path}: {reason(error)}"
         raise InputError(message) from error
+
+
+def _is_xml(content: bytes) -> bool:
+    """Whether all of it is XML."""
+    try:
+        expat.ParserCreate().Parse(content, True)
+    except expat.ExpatError:
+        return False
+    return True
 
 
 def reason(error: Exception) -> str:

@@ -1,7 +1,5 @@
 """Where cells are trained: in processes of this machine, or on a Ray cluster whose machines share the folder."""
 
-import importlib
-import logging
 import os
 import re
 import subprocess
@@ -10,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from pdqat import telemetry
 from pdqat.errors import InputError
+from pdqat.experiments.ray_cluster import connected
 
 LOG = "train.log"
 
@@ -107,17 +105,7 @@ class RayExecutor:
     """Trains every cell as a task of a Ray cluster, as many at once as it has processors or GPUs for."""
 
     def __init__(self, jobs: int | None, resources: Resources) -> None:
-        telemetry.turn_off()
-        try:
-            ray: Any = importlib.import_module("ray")
-        except ImportError:
-            raise InputError("--executor ray needs Ray: pip install 'pdqat[ray]'") from None
-        try:
-            ray.init(address="auto", log_to_driver=False, logging_level=logging.ERROR)
-        except ConnectionError:
-            raise InputError(
-                "no Ray cluster was found: start one with 'ray start --head', or set RAY_ADDRESS to its address"
-            ) from None
+        ray = connected()
         self._ray = ray
         needed = {"num_cpus": resources.threads, "num_gpus": int(resources.device.startswith("cuda"))}
         self._train = ray.remote(max_retries=0, **needed)(_train_on_ray)

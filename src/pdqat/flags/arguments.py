@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from pdqat.disk import is_name
 from pdqat.errors import InputError
 
 
@@ -25,7 +26,7 @@ def whole_number(text: str) -> int:
 
 def path(text: str) -> Path:
     """The name of a file or folder, which can't be empty."""
-    if not text or "\0" in text:
+    if not is_name(text):
         raise argparse.ArgumentTypeError(f"the name of a file or folder is needed, not {text!r}")
     return Path(text)
 

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from pdqat.config import words
-from pdqat.flags.arguments import path
+from pdqat.flags.arguments import count, path
 from pdqat.flags.completion import suggest
 from pdqat.flags.config_flags import HELP, add_config_flag
 
@@ -18,6 +18,8 @@ OTHERS: dict[str, dict[str, Any]] = {
     "from": {"type": path, "dest": "source", "metavar": "RUN", "help": FROM},
     "out": {"type": path, "metavar": "DIR", "help": "run folder to make; by default a new one below runs/"},
     "resume": {"type": path, "metavar": "RUN", "help": "continue the run in this folder"},
+    "executor": {"choices": ("local", "ray"), "help": "where: in this process, or on a Ray cluster (default: local)"},
+    "workers": {"type": count, "metavar": "N", "help": "with --executor ray, the processes that share every batch"},
 }
 """Flags that are no fields of TrainConfig."""
 
@@ -60,7 +62,10 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         "clip_norm",
         "patience",
     ),
-    "the run": ("config", "log", "seed", "device", "threads", "amp", "compile", "compile_fallback", "sync_norms"),
+    "the run": (
+        *("config", "log", "seed", "device", "threads", "amp", "compile", "compile_fallback", "sync_norms"),
+        *("executor", "workers"),
+    ),
 }
 
 
@@ -70,13 +75,14 @@ def add_command(commands: Any) -> None:
         "train",
         help="train a network under precision constraints",
         description="Train a network to do its task while staying close to its own low-precision version. Every "
-        "option but --out, --resume, --from and --plan is also a key of the file given with --config.",
+        "option but --out, --resume, --from, --plan, --executor and --workers is also a key of the file given with "
+        "--config.",
         usage="%(prog)s [OPTION ...]",
         argument_default=argparse.SUPPRESS,
         add_help=False,  # it comes last here
     )
-    others = dict.fromkeys(("resume", "config", "preset", "out", "plan_file", "source"))
-    parser.set_defaults(command="pdqat.commands.train:run", **others)
+    others = dict.fromkeys(("resume", "config", "preset", "out", "plan_file", "source", "workers"))
+    parser.set_defaults(command="pdqat.commands.train:run", executor="local", **others)
     for heading, names in HEADINGS.items():
         group = parser.add_argument_group(heading)
         for name in names:

@@ -2,6 +2,7 @@
 
 import io
 import operator
+import warnings
 from pathlib import Path
 from typing import Any, Literal
 
@@ -83,7 +84,8 @@ def as_checkpoint(content: Any, path: Path) -> dict[str, Any]:
     """What a file holds, in today's keys; raises InputError if it has not the form of a checkpoint."""
     content = _in_todays_keys(content)
     try:
-        msgspec.convert(content, CheckpointForm)
+        with warnings.catch_warnings(action="ignore"):  # torch's, where msgspec asks a tensor for an entry
+            msgspec.convert(content, CheckpointForm)
     except FORM_ERRORS as error:
         raise InputError(f"{path} is not a checkpoint of a pdqat run: {error}") from error
     checkpoint: dict[str, Any] = content

@@ -56,8 +56,12 @@ def read_onnx(path: Path) -> "onnx.ModelProto":
     except Exception as error:  # protobuf raises its own kinds
         raise InputError(f"{path} is damaged or not an ONNX file") from error
     attributes = [attribute for node in model.graph.node for attribute in node.attribute]
-    if model.functions or any(attribute.HasField("g") or attribute.graphs for attribute in attributes):
+    inner = any(attribute.HasField("g") or attribute.graphs for attribute in attributes)
+    if model.functions or model.training_info or inner:
         raise InputError(f"{path} was not exported here: it holds graphs or functions inside its graph")
+    lists = any(attribute.tensors or attribute.sparse_tensors for attribute in attributes)
+    if lists or model.graph.sparse_initializer or any(attribute.HasField("sparse_tensor") for attribute in attributes):
+        raise InputError(f"{path} was not exported here: it holds sparse tensors or lists of them")
     tensors = [*model.graph.initializer, *(attribute.t for attribute in attributes)]
     if any(tensor.data_location == TensorProto.EXTERNAL for tensor in tensors):
         raise InputError(f"{path} was not exported here: it keeps weights in other files")

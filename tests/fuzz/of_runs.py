@@ -1,15 +1,14 @@
-"""The files of a run, damaged at random: each is read, or refused in one sentence."""
+"""Readers of the files of a run."""
 
 import io
 import json
 from pathlib import Path
 from typing import Any
 
-import pytest
 import tomli_w
 
 from configured import small
-from damaged import FEW, MANY, Reader
+from damaged import Reader
 from entries_of_runs import SUMMARY, epoch_entry
 from own_problem import own_problem
 from pdqat.commands.show import show_summary
@@ -110,14 +109,3 @@ NAMES = (
     *("configuration", "configuration of a run", "metrics", "summary", "plan", "seal", "problem", "measured"),
     *("frontier", "exports", "entry of another program"),
 )
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_damaged_files_are_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
-    readers(tmp_path)[name].refuses_or_reads(FEW)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_many_damaged_files_are_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
-    readers(tmp_path)[name].refuses_or_reads(MANY)

@@ -1,4 +1,4 @@
-"""Images and files of CIFAR, damaged at random: each is read, or refused in one sentence."""
+"""Readers of images and files of CIFAR."""
 
 import gzip
 import io
@@ -7,16 +7,17 @@ import tarfile
 from pathlib import Path
 
 import numpy as np
-import pytest
 from PIL import Image
 
-from damaged import FEW, MANY, Reader
+from damaged import Reader
 from pdqat.data.cifar import _VARIANTS, _unpickled_records
 from pdqat.data.cifar_files import CIFAR10_BINARY, find, read
 from pdqat.data.folder import _square
 from pdqat.data.image_file import FORMATS
 
 SUFFIXES = (".bmp", ".gif", ".jpg", ".png", ".ppm", ".tif", ".webp")
+ARCHIVE, BATCH = "archive of CIFAR", "pickled batch of CIFAR"
+NAMES = (*SUFFIXES, ARCHIVE, BATCH)
 
 
 def image(suffix: str) -> bytes:
@@ -27,13 +28,7 @@ def image(suffix: str) -> bytes:
 
 
 def images(folder: Path, suffix: str) -> Reader:
-    file = folder / f"image{suffix}"
-
-    def opened(content: bytes) -> None:
-        file.write_bytes(content)
-        _square(file, 8)
-
-    return Reader(opened, [image(suffix)])
+    return Reader.of_file(folder / f"image{suffix}", lambda file: _square(file, 8), image(suffix))
 
 
 def archives(folder: Path) -> Reader:
@@ -74,26 +69,6 @@ def batches() -> Reader:
     )
 
 
-def fuzz(folder: Path, examples: int) -> None:
-    archives(folder).refuses_or_reads(examples)
-    batches().refuses_or_reads(examples)
-
-
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_damaged_images_are_refused_in_one_sentence(suffix: str, tmp_path: Path) -> None:
-    images(tmp_path, suffix).refuses_or_reads(FEW)
-
-
-def test_damaged_files_of_cifar_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    fuzz(tmp_path, FEW)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_many_damaged_images_are_refused_in_one_sentence(suffix: str, tmp_path: Path) -> None:
-    images(tmp_path, suffix).refuses_or_reads(MANY)
-
-
-@pytest.mark.slow
-def test_many_damaged_files_of_cifar_are_refused_in_one_sentence(tmp_path: Path) -> None:
-    fuzz(tmp_path, MANY)
+def readers(folder: Path) -> dict[str, Reader]:
+    """Of images by their suffix, of an archive of CIFAR and a file in it."""
+    return {**{suffix: images(folder, suffix) for suffix in SUFFIXES}, ARCHIVE: archives(folder), BATCH: batches()}
