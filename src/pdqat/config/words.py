@@ -22,7 +22,7 @@ DUAL_RULES = ("ascent", "nupi", "multiplicative")
 SCHEDULES = ("steps", "one-cycle")
 PRESETS = ("best", "quickstart", "paper", "deployable")
 
-RANKINGS = ("dual", "hessian", "gradient", "only-low", "only-high", "distance", "random", "first-and-last")
+RANKINGS = ("dual", "hessian", "gradient", "loss", "only-low", "only-high", "distance", "random", "first-and-last")
 JUDGES = 1000
 """Images that judge layers."""
 
