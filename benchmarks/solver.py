@@ -4,7 +4,8 @@
 
 Sizes are those of convolutional networks (few that repeat), of encoders (fewer), and any (none repeats); costs fall by
 about four a bit, as squared rounding errors do, times prices that differ by orders. A round is another draw of both.
-What is given is the processor's time for all of `cheapest_plan`, the next better plan included. Numbers go to results/solver.json.
+What is given is the processor's time for all of `cheapest_plan`, the next better plan included.
+Numbers go to results/solver.json.
 """
 
 import time

@@ -1,6 +1,7 @@
 """`pdqat plan` through the command line. What plans cost and that they are the cheapest is tested on `allocate`."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ def test_several_budgets_are_solved_from_one_measurement(
         return offer(*given, **more)
 
     monkeypatch.setattr(plan_command, "offer", counted)
+    run.offer_file.unlink(missing_ok=True)
     budgets = ["--budget", "1.5 bits", "--budget", "3 bits", "--budget", "3 bits and 3 MBOPs"]
     assert main(["plan", str(run.path), "--images", "20", "--out", str(tmp_path), *budgets]) == 0
     assert measured == [1]
@@ -91,6 +93,34 @@ def test_several_budgets_are_solved_from_one_measurement(
     shown = capsys.readouterr().out
     assert "1.5 bits" in shown
     assert f"plan: {tmp_path / 'plan-1.5-bits.toml'}" in shown
+
+
+def test_another_budget_later_is_solved_from_what_was_measured_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished_run(tmp_path / "run", layer_tolerance=0.2)
+    planned(run, tmp_path / "plan.toml", "--budget", "1.5 bits")
+    assert "from the measurements" not in capsys.readouterr().out
+    fresh = tmp_path / "fresh"
+    shutil.copytree(run.path, fresh)
+    (fresh / "offer.json").unlink()
+    measured_anew = planned(Run(fresh), tmp_path / "anew.toml", "--budget", "3 bits")
+    capsys.readouterr()
+
+    def refuse(*_: Any, **__: Any) -> Offer:
+        pytest.fail("it measured again")
+
+    monkeypatch.setattr(plan_command, "offer", refuse)
+    assert planned(run, tmp_path / "plan.toml", "--budget", "3 bits") == measured_anew
+    assert f"from the measurements in {run.offer_file}" in capsys.readouterr().out
+
+
+def test_a_plan_for_a_target_has_only_bits_that_it_runs(run: Run, tmp_path: Path) -> None:
+    """DoReFa's codes of 8 bits are no signed bytes."""
+    free = planned(run, tmp_path / "free.toml", "--budget", "8 bits", "--bits", "4,8")
+    assert set(free.values()) == {Precision(8, 8)}
+    plan = planned(run, tmp_path / "plan.toml", "--budget", "8 bits", "--bits", "4,8", "--target", "onnx")
+    assert set(plan.values()) == {Precision(4, 4)}
 
 
 def test_if_one_of_several_budgets_is_too_small_nothing_is_written(run: Run, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from pdqat.allocation.budget import Budget, Unit
-from pdqat.allocation.choices import CANDIDATES, Bits
+from pdqat.allocation.choices import CANDIDATES, Allowed, Bits
 from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.program import Solution, cheapest_plan
 from pdqat.batches import Batches
@@ -26,6 +26,16 @@ class Allocation:
     budget: Budget
     solution: Solution
     offer: Offer
+
+    @classmethod
+    def within(cls, budget: str | Budget, offered: Offer) -> "Allocation":
+        """The cheapest plan of an offer within a budget; nothing is measured."""
+        limit = budget if isinstance(budget, Budget) else Budget.parse(budget)
+        return cls(limit, cheapest_plan(offered.costs, offered.sizes, limit), offered)
+
+    def again(self, budget: str | Budget) -> "Allocation":
+        """The cheapest plan within another budget, from the same measurements."""
+        return Allocation.within(budget, self.offer)
 
     @property
     def name(self) -> str:
@@ -89,6 +99,7 @@ def allocate(
     by: str = "dual",
     pin: Mapping[str, Bits] | None = None,
     exclude: Iterable[str] = (),
+    allowed: Allowed | None = None,
     samples: int = SAMPLES,
 ) -> Allocation:
     """Choose every layer's bits: the plan with the least predicted cost within the budget, solved exactly.
@@ -106,6 +117,7 @@ def allocate(
         by: the ranking that sets the prices, a name of `pdqat.sensitivity.RANKINGS`.
         pin: precision by layer name or pattern that is not to be chosen.
         exclude: names or patterns of layers that stay in full precision and that the budget does not count.
+        allowed: by layer the precisions that a target runs, as `pdqat.deployment.limits.run_by` tells; by default all.
         samples: how many of the samples to look at.
 
     Returns:
@@ -121,5 +133,5 @@ def allocate(
         {'1': '2'}
     """
     limit = budget if isinstance(budget, Budget) else Budget.parse(budget)
-    offered = offer(problem, batches, bits=bits, by=by, pin=pin, exclude=exclude, samples=samples)
-    return Allocation(limit, cheapest_plan(offered.costs, offered.sizes, limit), offered)
+    offered = offer(problem, batches, bits=bits, by=by, pin=pin, exclude=exclude, allowed=allowed, samples=samples)
+    return Allocation.within(limit, offered)

@@ -22,11 +22,27 @@ def candidates_in(bits: Iterable[Bits]) -> list[Precision]:
     return precisions
 
 
+Allowed = Mapping[str, Sequence[Precision]]
+"""By layer, the precisions that what the network is for can run."""
+
+
 def choices(
-    layers: Iterable[str], candidates: Sequence[Precision], pinned: Mapping[str, Precision]
+    layers: Iterable[str],
+    candidates: Sequence[Precision],
+    pinned: Mapping[str, Precision],
+    allowed: Allowed | None = None,
 ) -> dict[str, list[Precision]]:
     """Per layer; a layer that is pinned, by name or pattern, has one precision to choose from."""
     layers = list(layers)
     check_all_match(pinned, layers, "the pinned layer")
-    pins = {layer: resolve(pinned, layer, None) for layer in layers}
-    return {layer: list(candidates) if pin is None else [pin] for layer, pin in pins.items()}
+    made = {}
+    for layer in layers:
+        pin = resolve(pinned, layer, None)
+        wished = list(candidates) if pin is None else [pin]
+        made[layer] = wished if allowed is None else [it for it in wished if it in allowed[layer]]
+        if not made[layer]:
+            raise InputError(
+                f"layer {layer!r} can't have {', '.join(map(str, wished))} bits in this target, only "
+                f"{', '.join(map(str, allowed[layer])) if allowed else ''}"
+            )
+    return made

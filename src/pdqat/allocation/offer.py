@@ -1,18 +1,18 @@
 """Offer: every layer's precisions with their predicted costs and sizes, measured once, for any budget."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pdqat.allocation.choices import CANDIDATES, Bits, candidates_in, choices
-from pdqat.allocation.prices import Price, dual_prices, predict
+from pdqat.allocation.choices import CANDIDATES, Allowed, Bits, candidates_in, choices
+from pdqat.allocation.prices import Prediction, Price, dual_prices, predict, predict_by_loss
 from pdqat.allocation.program import Costs
 from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.layers.sizes import LayerSize, layer_sizes
 from pdqat.precision import FULL, Precision
 from pdqat.rules import check_all_match, resolve
-from pdqat.sensitivity import SAMPLES, held_out, layer_scores
-from pdqat.sensitivity.low_layers import plan_of
+from pdqat.sensitivity import BY_LOSS, SAMPLES, held_out, layer_scores
+from pdqat.sensitivity.low_layers import low_layers, plan_of
 from pdqat.task import Problem
 
 
@@ -46,6 +46,7 @@ def offer(
     by: str = "dual",
     pin: Mapping[str, Bits] | None = None,
     exclude: Iterable[str] = (),
+    allowed: Allowed | None = None,
     samples: int = SAMPLES,
 ) -> Offer:
     """Measure distances at all candidate precisions and price them; see `allocate` for the arguments."""
@@ -60,17 +61,29 @@ def offer(
     check_all_match(patterns, named, "the excluded layer")
     excluded = [layer for layer in named if resolve(dict.fromkeys(patterns, True), layer, False)]
     judges = held_out(problem, batches, samples)
-    scores = layer_scores(problem, judges, by)
+    scores = dict.fromkeys(low_layers(problem), 0.0) if by == BY_LOSS else layer_scores(problem, judges, by)
     check_all_match(pinned, scores, "the pinned layer")
     free = [layer for layer in scores if layer not in excluded]
     if not free:
         raise InputError("all layers are excluded: there is none to choose a precision for")
     check_all_match(pinned, free, "outside the excluded layers the pinned layer")
-    goes_by = by
-    if by == "dual":
-        scores, basis = dual_prices(scores)
-        goes_by = basis if basis == "distances" else by
-    predicted = predict(problem, judges, scores, by == "dual", choices(free, candidates, pinned))
+    goes_by, predicted = _predicted(problem, judges, by, scores, choices(free, candidates, pinned, allowed))
     table = {layer: predicted.costs.get(layer, {named[layer]: 0.0}) for layer in named if layer not in excluded}
     sizes = layer_sizes(problem.net)
     return Offer(goes_by, predicted.prices, table, {layer: sizes[layer] for layer in table}, named, excluded)
+
+
+def _predicted(
+    problem: Problem,
+    judges: Batches,
+    by: str,
+    scores: Mapping[str, float],
+    choices: Mapping[str, Sequence[Precision]],
+) -> tuple[str, Prediction]:
+    """What the costs go by, and the costs."""
+    if by == BY_LOSS:
+        return by, predict_by_loss(problem, judges, choices)
+    if by != "dual":
+        return by, predict(problem, judges, scores, False, choices)
+    scores, basis = dual_prices(scores)
+    return basis if basis == "distances" else by, predict(problem, judges, scores, True, choices)

@@ -17,6 +17,11 @@ that they take beyond what it is held to has to come closer by as much. A multip
 nothing, not that fewer cost nothing. Once the bound binds it has a price, and what bounds are priced at on average is
 what is known of it. A layer that is bounded with its block only has the block's multiplier, and no tolerance of its own:
 it is held to its distance at its own precision.
+
+By the task loss nothing is priced: the loss of every candidate is measured, and costs what it is above the least that
+the layer can have,
+
+    cost[l, b] = loss with layer l alone at b bits - the least over the layer's candidates
 """
 
 import math
@@ -30,6 +35,7 @@ from pdqat.lagrangian import Lagrangian
 from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.probe import candidate_distances
+from pdqat.sensitivity.trials import candidate_losses
 from pdqat.task import Problem
 
 LEAST = 0.01
@@ -88,6 +94,17 @@ def predict(
         for layer, allowed in choices.items()
     }
     return Prediction(prices, costs)
+
+
+def predict_by_loss(problem: Problem, batches: Batches, choices: Mapping[str, Sequence[Precision]]) -> Prediction:
+    """What each precision adds to the task loss; there are no prices."""
+    losses = candidate_losses(problem, batches, choices)
+    return Prediction({}, {layer: _above_least(of_layer) for layer, of_layer in losses.items()})
+
+
+def _above_least(losses: Mapping[Precision, float]) -> dict[Precision, float]:
+    least = min(losses.values())
+    return {precision: loss - least for precision, loss in losses.items()}
 
 
 def dual_prices(multipliers: Mapping[str, float]) -> tuple[dict[str, float], str]:

@@ -5,20 +5,25 @@ import re
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from pdqat.allocation.allocate import Allocation, about_prices, plan_table
 from pdqat.allocation.budget import Budget
+from pdqat.allocation.choices import candidates_in
 from pdqat.allocation.frontier import frontier
 from pdqat.allocation.frontier_file import write_frontier
 from pdqat.allocation.measure import STATISTICS_BATCHES
 from pdqat.allocation.offer import Offer, offer
-from pdqat.allocation.program import cheapest_plan
 from pdqat.batches import limited
+from pdqat.config.presets import config_of
 from pdqat.config.trained import Trained
+from pdqat.deployment.limits import check_runs, run_by
 from pdqat.disk import check_target
 from pdqat.errors import InputError
-from pdqat.runs.folder import check_no_file_of_a_run
-from pdqat.runs.plan_file import write_plan
+from pdqat.precision import Precision
+from pdqat.runs.folder import Run, check_no_file_of_a_run
+from pdqat.runs.offer_file import read_offer, write_offer
+from pdqat.runs.plan_file import PlanModel, write_plan
 from pdqat.terminal import PlainConsole, print_whole
 
 
@@ -35,7 +40,39 @@ def run(options: argparse.Namespace) -> None:
     for path in paths or [curve]:
         check_no_file_of_a_run(path)
         check_target(path)
+    if budgets:
+        _write_plans(options, bits, paths)
+        return
     trained = Trained.open_finished(options.run, options.model, options.data, "plan for")
+    offered = _measured(options, bits, trained)
+    training = list(islice(trained.loaders.training, STATISTICS_BATCHES))
+    judges = list(limited(trained.loaders.validation, options.images))
+    write_frontier(frontier(trained.problem, offered, training, judges), curve, PlainConsole())
+
+
+def _asked(options: argparse.Namespace, bits: list[str]) -> dict[str, Any]:
+    """What the measurements depend on, beside the model."""
+    return {
+        "rank": options.rank,
+        "bits": [str(precision) for precision in candidates_in(bits)],
+        "pin": options.pin,
+        "exclude": options.exclude,
+        "images": options.images,
+        "target": options.target,
+    }
+
+
+def _measured(options: argparse.Namespace, bits: list[str], trained: Trained) -> Offer:
+    """Measured now, unless it was before."""
+    asked = _asked(options, bits)
+    known = read_offer(trained.run, asked)
+    if known is not None:
+        return known
+    allowed = None
+    if options.target is not None:
+        pins = [Precision.parse(pin) for pin in options.pin.values()]
+        asked_about = list(dict.fromkeys([*candidates_in(bits), *pins]))
+        allowed = run_by(trained.problem, options.target, trained.example, asked_about)
     offered = offer(
         trained.problem,
         trained.loaders.validation,
@@ -43,14 +80,11 @@ def run(options: argparse.Namespace) -> None:
         by=options.rank,
         pin=options.pin,
         exclude=options.exclude,
+        allowed=allowed,
         samples=options.images,
     )
-    if budgets:
-        _write_plans(offered, paths, trained)
-        return
-    training = list(islice(trained.loaders.training, STATISTICS_BATCHES))
-    judges = list(limited(trained.loaders.validation, options.images))
-    write_frontier(frontier(trained.problem, offered, training, judges), curve, PlainConsole())
+    write_offer(trained.run, offered, asked)
+    return offered
 
 
 def _paths(budgets: list[Budget], run: Path, out: Path | None) -> dict[Path, Budget]:
@@ -66,17 +100,24 @@ def _paths(budgets: list[Budget], run: Path, out: Path | None) -> dict[Path, Bud
     return {folder / f"plan-{name}.toml": budget for name, budget in zip(names, budgets, strict=True)}
 
 
-def _write_plans(offered: Offer, paths: Mapping[Path, Budget], trained: Trained) -> None:
+def _write_plans(options: argparse.Namespace, bits: list[str], paths: Mapping[Path, Budget]) -> None:
     """Solve for every budget before anything is written, since one of them may be too small."""
-    console = PlainConsole()
-    allocations = {
-        path: Allocation(budget, cheapest_plan(offered.costs, offered.sizes, budget), offered)
-        for path, budget in paths.items()
-    }
+    run, console = Run.open(options.run), PlainConsole()
+    config = config_of(run)
+    offered = read_offer(run, _asked(options, bits)) if run.best.is_file() else None
+    if offered is not None:
+        console.print(f"from the measurements in {run.offer_file}", soft_wrap=True)
+    if offered is None or options.target is not None:
+        trained = Trained.open_finished(options.run, options.model, options.data, "plan for")
+        offered = offered or _measured(options, bits, trained)
+    allocations = {path: Allocation.within(budget, offered) for path, budget in paths.items()}
+    if options.target is not None:  # what it runs can depend on several layers together
+        for allocation in allocations.values():
+            check_runs(trained.problem, allocation, options.target, trained.example)
     for path, allocation in allocations.items():
         solution = allocation.solution
         about = f"{solution.used} of {allocation.budget}; predicted cost {solution.cost:.4g}, by {offered.by}"
-        write_plan(path, allocation.precisions, about, trained.plan_model)
+        write_plan(path, allocation.precisions, about, PlanModel(config.model, config.width))
     print_whole(console, plan_table(list(allocations.values())))
     for line in about_prices(offered):
         console.print(line, soft_wrap=True)

@@ -23,7 +23,7 @@ SCHEDULES = ("steps", "one-cycle")
 TRACKERS = ("tensorboard", "mlflow", "wandb", "trackio")
 PRESETS = ("best", "quickstart", "paper", "deployable")
 
-RANKINGS = ("dual", "hessian", "gradient", "only-low", "only-high", "distance", "random", "first-and-last")
+RANKINGS = ("dual", "hessian", "gradient", "loss", "only-low", "only-high", "distance", "random", "first-and-last")
 JUDGES = 1000
 """Images that judge layers."""
 

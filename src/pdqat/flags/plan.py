@@ -3,6 +3,7 @@
 from typing import Any
 
 from pdqat.allocation.choices import CANDIDATES
+from pdqat.config.words import FORMATS
 from pdqat.flags.arguments import Pairs, path
 from pdqat.flags.sensitivity import add_ranking
 
@@ -51,6 +52,11 @@ def add_command(commands: Any) -> None:
         default=[],
         metavar="PATTERN",
         help="layers to keep in full precision, which the budget does not count",
+    )
+    parser.add_argument(
+        "--target",
+        choices=tuple(FORMATS),
+        help="only precisions that this format of `pdqat export` can write, layer by layer",
     )
     parser.add_argument(
         "--out",

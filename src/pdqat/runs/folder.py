@@ -21,7 +21,7 @@ if sys.platform != "win32":
 
 from pdqat.disk import sync_folder, write_atomically
 from pdqat.errors import InputError
-from pdqat.runs.forms import MeasuredForm, ProblemForm, read_entry, read_json, read_summary, read_toml
+from pdqat.runs.forms import MeasuredForm, OfferForm, ProblemForm, read_entry, read_json, read_summary, read_toml
 from pdqat.runs.seal import OWN_FILES, Seal
 
 
@@ -47,6 +47,8 @@ class Run:
         self.summary_file = path / "summary.json"
         self.measured_file = path / "measured.json"
         """Of a cell of a suite: what a folder with it has been measured to be."""
+        self.offer_file = path / "offer.json"
+        """What was measured for plans."""
         self.last = path / "last.pt"
         self.best = path / "best.pt"
         self.seal = Seal(path)
@@ -168,6 +170,17 @@ class Run:
     def write_measured(self, measured: Mapping[str, Any]) -> None:
         """The last thing a cell's training writes."""
         self._write_json(self.measured_file, measured)
+
+    def offer(self) -> dict[str, Any] | None:
+        """What was measured for plans, if anything."""
+        if not self.offer_file.is_file():
+            return None
+        offer: dict[str, Any] = read_json(self._read(self.offer_file), OfferForm, self.offer_file)
+        return offer
+
+    def write_offer(self, offer: Mapping[str, Any]) -> None:
+        """In place of what was measured before."""
+        self._write_json(self.offer_file, offer)
 
     def _read(self, file: Path) -> bytes:
         try:

@@ -126,6 +126,33 @@ class PointForm(Struct):
     layers: dict[str, str]
 
 
+class PriceForm(Struct):
+    """Of a layer's distance; held to nothing, a layer has one price."""
+
+    within: float
+    beyond: float
+    held: float | None
+
+
+class SizeForm(Struct, forbid_unknown_fields=True):
+    """Of a layer."""
+
+    parameters: int
+    operations: int
+
+
+class OfferForm(Struct):
+    """offer.json: what `pdqat plan` measured, and what for."""
+
+    asked: dict[str, Any]
+    by: str
+    prices: dict[str, PriceForm]
+    costs: dict[str, dict[str, float]]
+    sizes: dict[str, SizeForm]
+    before: dict[str, str]
+    excluded: list[str]
+
+
 class PlanForm(Struct, forbid_unknown_fields=True):
     """A file with a plan, which may say what network it is for."""
 

@@ -22,7 +22,7 @@ from pdqat.runs.forms import read_json
 if sys.platform != "win32":
     import fcntl
 
-OWN_FILES = ("config.toml", "problem.json", "metrics.jsonl", "summary.json", "measured.json")
+OWN_FILES = ("config.toml", "problem.json", "metrics.jsonl", "summary.json", "measured.json", "offer.json")
 """What only pdqat writes: every one of them that is in a sealed folder has a sum."""
 PLAN = "plan.toml"
 """What `pdqat plan` writes there, which people may also write themselves: it is sealed only if pdqat did."""

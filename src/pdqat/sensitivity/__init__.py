@@ -19,10 +19,14 @@ from pdqat.sensitivity.gradient import first_order
 from pdqat.sensitivity.hessian import trace_times_error
 from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.ranking import RankedLayer, Ranking, relative_change, slack_in_tolerances
+from pdqat.sensitivity.trials import loss_saved
 from pdqat.task import Problem, check_problem
 
 SAMPLES = 1000
 """So many held-out samples judge, unless told otherwise."""
+
+BY_LOSS = "loss"
+"""The ranking under which plans measure the loss of every candidate."""
 
 Method = Callable[[Problem, Batches], dict[str, float]]
 
@@ -30,6 +34,7 @@ RANKINGS: dict[str, Method] = {
     "dual": multipliers,
     "hessian": trace_times_error,
     "gradient": first_order,
+    BY_LOSS: loss_saved,
     "only-low": only_low,
     "only-high": only_high,
     "distance": layer_distance,
@@ -51,7 +56,7 @@ def rank(
     Args:
         problem: a trained Lagrangian, or a TaskProblem, with one plan.
         batches: held-out samples to judge by: any iterable of (inputs, target).
-        by: a name of `RANKINGS`: "dual", "hessian", "gradient", "only-low", "only-high", "distance", "random",
+        by: a name of `RANKINGS`: "dual", "hessian", "gradient", "loss", "only-low", "only-high", "distance", "random",
             "first-and-last".
         samples: how many of the samples to look at.
         history: the epochs' entries of the training (`history.epochs`), to tell whether multipliers have settled.

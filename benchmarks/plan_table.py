@@ -1,0 +1,79 @@
+"""The tables of `plans`: how well each prediction ranks the measured plans, with intervals."""
+
+from typing import Any
+
+import numpy as np
+from plan_costs import FITTED
+from rich.table import Table
+from scipy.stats import spearmanr
+
+from pdqat.terminal import PlainConsole, new_table, print_whole
+
+RESAMPLES = 1000
+FIFTH = 0.2
+
+
+def correlation(predicted: np.ndarray, losses: np.ndarray) -> float:
+    """Spearman's; 0 where one of both is the same for all."""
+    if len(losses) < 3 or np.ptp(predicted) == 0 or np.ptp(losses) == 0:
+        return 0.0
+    return float(spearmanr(predicted, losses).statistic)
+
+
+def interval(predicted: np.ndarray, losses: np.ndarray) -> tuple[float, float]:
+    """Of 95 %, over plans drawn again from these."""
+    draw = np.random.default_rng(0)
+    picks = (draw.integers(0, len(losses), len(losses)) for _ in range(RESAMPLES))
+    values = [correlation(predicted[pick], losses[pick]) for pick in picks]
+    low, high = np.percentile(values, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def judged(band: dict[str, Any], name: str, kind: str) -> dict[str, Any] | None:
+    """Of one prediction, by losses of one kind."""
+    skipped = FITTED if name == "calibrated" else 0
+    items = [
+        (cost, item[kind])
+        for cost, item in list(zip(band["predicted"][name], band["plans"], strict=True))[skipped:]
+        if kind in item
+    ]
+    if len(items) < 5:
+        return None
+    predicted, losses = map(np.array, zip(*items, strict=True))
+    best = losses <= np.quantile(losses, FIFTH)
+    own = band["own"].get(name, {}).get(kind)
+    every = np.array([item[kind] for item in band["plans"] if kind in item])
+    return {
+        "n": len(items),
+        "all": correlation(predicted, losses),
+        "interval": interval(predicted, losses),
+        "best fifth": correlation(predicted[best], losses[best]),
+        "percentile": None if own is None else 100 * float((every < own).mean()),
+        "own": own,
+        "median": float(np.median(every)),
+    }
+
+
+def show(content: dict[str, Any], console: PlainConsole) -> None:
+    for network, entry in content["networks"].items():
+        for band, of_band in entry["bands"].items():
+            for kind in ("loss", "trained"):
+                if "predicted" in of_band:
+                    table = _table(entry, of_band, kind, f"{network}, {band}, {kind}")
+                    if table.row_count:
+                        print_whole(console, table)
+
+
+def _table(entry: dict[str, Any], band: dict[str, Any], kind: str, title: str) -> Table:
+    table = new_table(title)
+    for heading in ("prediction", "n", "Spearman", "95 %", "best fifth", "its plan's place", "its loss", "CPU s"):
+        table.add_column(heading, justify="left" if heading == "prediction" else "right")
+    rows = [(name, judged(band, name, kind)) for name in band["predicted"]]
+    for name, row in sorted(((n, r) for n, r in rows if r), key=lambda it: -it[1]["all"]):
+        seconds = entry["tables"].get(name, {}).get("seconds")
+        place = "" if row["percentile"] is None else f"{row['percentile']:.0f} %"
+        own = "" if row["own"] is None else f"{row['own']:.3f} ({row['median']:.3f})"
+        low, high = row["interval"]
+        cells = (f"{row['all']:.2f}", f"{low:.2f} to {high:.2f}", f"{row['best fifth']:.2f}", place, own)
+        table.add_row(name, str(row["n"]), *cells, "" if seconds is None else f"{seconds:.1f}")
+    return table

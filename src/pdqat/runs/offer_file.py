@@ -1,0 +1,72 @@
+"""offer.json: what `pdqat plan` measured, so that a plan for another budget takes no time.
+
+It belongs to one content of the chosen model, told by its SHA-256, and to what was asked for: other candidates,
+another ranking or other images are measured anew.
+"""
+
+import hashlib
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from pdqat.allocation.offer import Offer
+from pdqat.allocation.prices import Price
+from pdqat.errors import InputError
+from pdqat.layers.sizes import LayerSize
+from pdqat.precision import Precision
+from pdqat.runs.folder import Run
+
+
+def write_offer(run: Run, offered: Offer, asked: Mapping[str, Any]) -> None:
+    """Keep it with the run; a folder that can't be written to keeps nothing."""
+    if not os.access(run.path, os.W_OK):
+        return
+    prices = {
+        layer: {**asdict(price), "held": None if math.isinf(price.held) else price.held}
+        for layer, price in offered.prices.items()
+    }
+    costs = {layer: {str(it): cost for it, cost in row.items()} for layer, row in offered.costs.items()}
+    run.write_offer(
+        {
+            "asked": _asked(run, asked),
+            "by": offered.by,
+            "prices": prices,
+            "costs": costs,
+            "sizes": {layer: asdict(size) for layer, size in offered.sizes.items()},
+            "before": {layer: str(precision) for layer, precision in offered.before.items()},
+            "excluded": offered.excluded,
+        }
+    )
+
+
+def read_offer(run: Run, asked: Mapping[str, Any]) -> Offer | None:
+    """What was measured for this; None if there is nothing."""
+    stored = run.offer()
+    if stored is None or stored["asked"] != _asked(run, asked):
+        return None
+    named = stored["before"].keys()
+    if not (stored["costs"].keys() == stored["sizes"].keys() <= named and stored["prices"].keys() <= named):
+        raise InputError(f"{run.offer_file} is damaged: it does not speak of the same layers throughout")
+    try:
+        return Offer(
+            stored["by"],
+            {
+                layer: Price(price["within"], price["beyond"], math.inf if price["held"] is None else price["held"])
+                for layer, price in stored["prices"].items()
+            },
+            {
+                layer: {Precision.parse(text): cost for text, cost in row.items()}
+                for layer, row in stored["costs"].items()
+            },
+            {layer: LayerSize(**size) for layer, size in stored["sizes"].items()},
+            {layer: Precision.parse(text) for layer, text in stored["before"].items()},
+            stored["excluded"],
+        )
+    except InputError as error:
+        raise InputError(f"{run.offer_file} is damaged: {error}") from error
+
+
+def _asked(run: Run, asked: Mapping[str, Any]) -> dict[str, Any]:
+    return {"model": hashlib.sha256(run.best.read_bytes()).hexdigest(), **asked}

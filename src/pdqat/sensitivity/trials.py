@@ -1,0 +1,60 @@
+"""The task loss itself, one layer tried at other bits: all other layers stay as the plan has them.
+
+No distance stands between a layer and the loss here, and no price is carried from one precision to another: each
+candidate is measured. Statistics of batch norms are estimated anew for each, on the same samples. What is left to
+assume is that the losses of several layers add up.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from pdqat.batches import Batches, samples_in
+from pdqat.layers.modes import evaluating
+from pdqat.layers.norm_statistics import estimate_statistics
+from pdqat.precision import FULL, BitPlan, Precision
+from pdqat.sensitivity.low_layers import low_layers, plan_of
+from pdqat.task import Problem
+
+STATISTICS_BATCHES = 4
+
+
+@torch.no_grad()
+def loss_under(problem: Problem, plan: BitPlan, batches: Batches, statistics: Batches | None = None) -> float:
+    """The mean task loss of the low-precision view under another plan, without training for it.
+
+    Norms are estimated on `statistics`, or on the first of the same batches.
+    """
+    net = problem.under_plan(plan).net
+    under = net.only_plan("measure its loss")
+    estimate_statistics(net, under, batches if statistics is None else statistics, STATISTICS_BATCHES)
+    total, samples = 0.0, 0
+    with evaluating(net), net.under(under):
+        for inputs, target in batches:
+            total += float(problem.loss(net.call(inputs), target)) * samples_in(inputs)
+            samples += samples_in(inputs)
+    return total / samples
+
+
+def candidate_losses(
+    problem: Problem, batches: Batches, choices: Mapping[str, Sequence[Precision]]
+) -> dict[str, dict[Precision, float]]:
+    """Per layer and precision the task loss when that layer alone has it."""
+    plan = plan_of(problem)
+    as_it_is = loss_under(problem, plan, batches)
+    return {
+        layer: {
+            precision: as_it_is
+            if precision == plan[layer]
+            else loss_under(problem, BitPlan(plan.name, {**plan.precisions, layer: precision}), batches)
+            for precision in precisions
+        }
+        for layer, precisions in choices.items()
+    }
+
+
+def loss_saved(problem: Problem, batches: Batches) -> dict[str, float]:
+    """By how much the task loss of the low-precision view falls when this layer alone is in full precision."""
+    plan = plan_of(problem)
+    losses = candidate_losses(problem, batches, {layer: [plan[layer], FULL] for layer in low_layers(problem)})
+    return {layer: of_layer[plan[layer]] - of_layer[FULL] for layer, of_layer in losses.items()}
