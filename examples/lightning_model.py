@@ -9,10 +9,10 @@ about ten seconds on one core.
 import lightning.pytorch as pl
 import torch
 import torch.nn.functional as F
+from own_model import convolutional, digits
 from torch import Tensor
 
 import pdqat
-from own_model import convolutional, digits
 from pdqat.integrations.lightning import PrimalDual
 
 

@@ -2,9 +2,9 @@
 
     python examples/tune_tolerances.py [trials]
 
-Tolerances are the one thing that a constrained problem asks of a person. Here Optuna chooses that of the output and that
-of all layers, and is told the validation accuracy of the low-precision view after every epoch, so that it can give up on
-hopeless trials. Needs `pip install 'pdqat[data,examples]'`; takes about a minute on one core for ten trials.
+Tolerances are the one thing that a constrained problem asks of a person. Here Optuna chooses that of the output and
+that of all layers, and is told the validation accuracy of the low-precision view after every epoch, so that it can give
+up on hopeless trials. Needs `pip install 'pdqat[data,examples]'`; takes about a minute on one core for ten trials.
 """
 
 import copy
@@ -14,9 +14,9 @@ from typing import Any
 import optuna
 import torch
 import torch.nn.functional as F
+from own_model import convolutional, digits, pretrain
 
 import pdqat
-from own_model import convolutional, digits, pretrain
 from pdqat.training.callbacks import Callback
 
 

@@ -74,8 +74,8 @@ def test_numbers_histograms_plan_and_report_are_in_the_file(tmp_path: Path) -> N
     assert [step["_step"] for step in steps] == [1, 2, 3]
     for entry, step in zip(history.epochs, steps[:2], strict=True):
         assert {name: step[name] for name in numbers_in(entry)} == pytest.approx(numbers_in(entry))
-        assert step["weights/2-bit/4"]["_type"] == step["levels/2-bit/4"]["_type"] == "histogram"
-    page = file.parent / "files" / steps[2]["report"]["path"]
+        assert step["weights/2-bit/4/_type"] == step["levels/2-bit/4/_type"] == "histogram"
+    page = file.parent / "files" / steps[2]["report/path"]
     assert page.read_text() == "<p>report</p>"
     text = file.read_bytes()
     assert b"plan/2-bit" in text

@@ -20,8 +20,8 @@ from pdqat.integrations.between_steps import BetweenSteps
 class PrimalDual(Callback):
     """Moves the multipliers of the one Lagrangian in a LightningModule, and logs them with their slacks.
 
-    An epoch's step comes after its last batch, before validation. Before every validation, and at the end, low-precision
-    batch norms get statistics of the weights as they are.
+    An epoch's step comes after its last batch, before validation. Before every validation, and at the end,
+    low-precision batch norms get statistics of the weights as they are.
 
     Args:
         dual_every: batches between steps of the multipliers; 0 is once an epoch.
