@@ -50,14 +50,15 @@ def accuracies(prediction: Any) -> dict[str, float]:
 def main(epochs: int = 5) -> None:
     torch.manual_seed(0)
     training, validation = Digits(0, 1400), Digits(1400, 1797)
-    sizes = {"hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
-    model = ViTForImageClassification(ViTConfig(image_size=8, patch_size=2, num_channels=1, num_labels=10, **sizes))
+    shape = {"hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4}
+    model = ViTForImageClassification(ViTConfig(image_size=8, patch_size=2, num_channels=1, num_labels=10, **shape))
 
     example = {"pixel_values": validation.images[:32]}
     net = pdqat.prepare(model, example, bits=4, output="logits")
     problem = pdqat.Lagrangian(net, F.cross_entropy)
     with tempfile.TemporaryDirectory() as folder:
-        steps = {"num_train_epochs": epochs, "per_device_train_batch_size": 64, "learning_rate": 2e-3}
+        sizes = {"per_device_train_batch_size": 64, "per_device_eval_batch_size": 200}
+        steps = {"num_train_epochs": epochs, "learning_rate": 2e-3, **sizes}
         when = {"eval_strategy": "epoch", "logging_strategy": "epoch", "save_strategy": "epoch", "report_to": "none"}
         trainer = PrimalDualTrainer(
             problem,

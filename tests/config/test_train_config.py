@@ -79,6 +79,7 @@ NOTHING_AS_DEFAULT: dict[str, Any] = {
     "compile": True,
     "compile_fallback": True,
     "sync_norms": False,
+    "log": ["mlflow", "tensorboard"],
 }
 
 

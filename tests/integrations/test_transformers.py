@@ -34,11 +34,13 @@ class Samples(Dataset[dict[str, Tensor]]):
 class OwnTrainer(PrimalDualMixin, Trainer):  # type: ignore[misc]
     """As users write it; it also notes what it has trained on."""
 
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **how: Any) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
         if not return_outputs:
             assert set(inputs) == {"input", "labels"}
             self.seen = [*getattr(self, "seen", []), (inputs["input"], inputs["labels"])]
-        return super().compute_loss(model, inputs, return_outputs, **how)
+        return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
 
 
 def problem() -> Lagrangian:
@@ -76,7 +78,7 @@ def test_multipliers_and_weights_are_those_of_an_own_loop(tmp_path: Path, every:
 
 
 def test_metrics_see_the_outputs_of_every_view(tmp_path: Path) -> None:
-    shapes = []
+    shapes: list[tuple[int, ...]] = []
 
     def metrics(prediction: Any) -> dict[str, float]:
         shapes.extend(output.shape for output in prediction.predictions)

@@ -25,7 +25,7 @@ def events(folder: Path) -> EventAccumulator:
     return read
 
 
-def series(folder: Path, name: str) -> list[tuple[int, float]]:
+def series(folder: Path, name: str) -> list[Any]:
     return [(event.step, event.value) for event in events(folder).Scalars(name)]
 
 

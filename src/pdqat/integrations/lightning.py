@@ -17,7 +17,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from pdqat.integrations.between_steps import BetweenSteps
 
 
-class PrimalDual(Callback):
+class PrimalDual(Callback):  # type: ignore[misc]
     """Moves the multipliers of the one Lagrangian in a LightningModule, and logs them with their slacks.
 
     An epoch's step comes after its last batch, before validation. Before every validation, and at the end,

@@ -33,6 +33,8 @@ class PrimalDualMixin(_Base):  # type: ignore[misc,valid-type]
             before every evaluation; 0 keeps the running ones.
     """
 
+    label_names: list[str]
+
     def __init__(self, *args: Any, dual_every: int = 0, norm_batches: int = 20, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._between = BetweenSteps(dual_every, norm_batches)
@@ -81,9 +83,8 @@ class PrimalDualMixin(_Base):  # type: ignore[misc,valid-type]
 
     def _set_signature_columns_if_needed(self) -> None:
         """Columns of a data set are for the network's own forward, not for the Lagrangian's."""
-        if self._signature_columns is None:
-            forward = inspect.signature(self._between.problem.net.model.forward)
-            self._signature_columns = [*forward.parameters, "label", "label_ids", *self.label_names]
+        forward = inspect.signature(self._between.problem.net.model.forward)
+        self._signature_columns = [*forward.parameters, "label", "label_ids", *self.label_names]
 
 
 class _Steps(TrainerCallback):  # type: ignore[misc]

@@ -71,8 +71,10 @@ class Trackio(Tracker):
 
     def close(self, failed: bool) -> None:
         """Wait until all is written or sent."""
+        import trackio
+
         with contextlib.redirect_stdout(io.StringIO()):
-            self._run.finish()
+            trackio.finish()
 
     def _epochs_stored(self, note: Mapping[str, Any]) -> int:
         """On this machine, where a killed process may have left less than it noted; elsewhere what it noted."""
