@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip(
-    "trackio", reason="the extra trackio is not installed: it wants an older pillow than the tests have"
+    "trackio", reason="the extra trackio is not installed: it wants an older pillow than is tested"
 )
 
 from pdqat.runs.folder import Run
