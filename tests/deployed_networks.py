@@ -74,6 +74,23 @@ def standard(bits: str, quantizer: str = "uniform") -> Deployable:
     return deployable(trained_like(net, 1))
 
 
+BUILDERS = {"pre-activation": small_preresnet, "standard": small_resnet}
+
+
+def bytes_of_images(count: int) -> Tensor:
+    """Images from 0 to 1, as their bytes say."""
+    drawn = torch.randint(256, (count, 3, 8, 8), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    return drawn.float() / 255
+
+
+@cache
+def integers_throughout(name: str, bits: str) -> Deployable:
+    """A network of integers from the bytes of the image to the scores; not to be changed."""
+    torch.manual_seed(0)
+    net = prepare(BUILDERS[name](), bytes_of_images(8), bits, ends=8, quantizer="dorefa-bytes", integer_sums=True)
+    return Deployable.of(trained_like(net, 1, draw=torch.rand), None, bytes_of_images(8))
+
+
 def deployable(net: Network) -> Deployable:
     return Deployable.of(net, None, images())
 

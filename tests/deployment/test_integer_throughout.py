@@ -1,6 +1,5 @@
 """Networks that are integers from the image to the scores."""
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from deployed_networks import labelled, small_preresnet, small_resnet, trained_like, verified_reference
+from deployed_networks import (
+    BUILDERS,
+    bytes_of_images,
+    integers_throughout,
+    labelled,
+    small_resnet,
+    trained_like,
+    verified_reference,
+)
 from pdqat import prepare
 from pdqat.deployment.deployable import Deployable
 from pdqat.deployment.export import export
@@ -19,33 +26,18 @@ from pdqat.deployment.formats.c_session import Library
 from pdqat.deployment.integer.operations import RealProduct, ScaleShift, ToCodes, ToReal
 from pdqat.deployment.integer.sum_operations import PooledSums
 
-BUILDERS = {"pre-activation": small_preresnet, "standard": small_resnet}
 IN_REALS = (ToReal, ScaleShift)
-
-
-def bytes_of_images(count: int) -> Tensor:
-    """Images from 0 to 1, as their bytes say."""
-    drawn = torch.randint(256, (count, 3, 8, 8), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
-    return drawn.float() / 255
-
-
-@cache
-def model(name: str, bits: str) -> Deployable:
-    """Not to be changed."""
-    torch.manual_seed(0)
-    net = prepare(BUILDERS[name](), bytes_of_images(8), bits, ends=8, quantizer="dorefa-bytes", integer_sums=True)
-    return Deployable.of(trained_like(net, 1, draw=torch.rand), None, bytes_of_images(8))
 
 
 @pytest.mark.parametrize("bits", ["1", "2", "8"])
 @pytest.mark.parametrize("name", BUILDERS)
 def test_nothing_between_the_image_and_the_scores_is_a_real_number(name: str, bits: str) -> None:
-    frozen = model(name, bits).frozen
+    frozen = integers_throughout(name, bits).frozen
     assert not frozen.real_layers
     kinds = [type(part) for part in frozen.module.children()]
     assert kinds.count(ToCodes) == kinds.count(RealProduct) == kinds.count(PooledSums) == 1
     assert not set(kinds) & set(IN_REALS)
-    assert verified_reference(model(name, bits), bytes_of_images(40)).passes
+    assert verified_reference(integers_throughout(name, bits), bytes_of_images(40)).passes
 
 
 @torch.no_grad()
@@ -60,25 +52,25 @@ def operation(model: Deployable, kind: type) -> tuple[Any, Tensor, Tensor]:
 
 
 def test_the_first_layer_reads_the_bytes_of_the_image() -> None:
-    _, images, codes = operation(model("pre-activation", "2"), ToCodes)
+    _, images, codes = operation(integers_throughout("pre-activation", "2"), ToCodes)
     assert codes.tolist() == torch.round(images * 255).int().tolist()
     assert codes.max() == 255
 
 
 @pytest.mark.parametrize("bits", ["1", "8"])
 def test_scores_are_whole_numbers_of_32_bits(bits: str) -> None:
-    product, codes, outputs = operation(model("standard", bits), RealProduct)
+    product, codes, outputs = operation(integers_throughout("standard", bits), RealProduct)
     scores = product.accumulate(codes).long() * 2**product.scores.shift + product.scores.offset
     assert scores.abs().max() < 2**31
     torch.testing.assert_close((scores.double() * product.scores.step).float(), outputs)
-    bias = dict(model("standard", bits).net.model.named_parameters())["head.bias"].detach().double()
+    bias = dict(integers_throughout("standard", bits).net.model.named_parameters())["head.bias"].detach().double()
     assert (product.scores.offset.double() * product.scores.step - bias).abs().max() <= 0.5001 * product.scores.step
 
 
 @pytest.mark.parametrize(("file", "form"), [("model.onnx", "onnx"), ("model.xml", "openvino"), ("model", "c")])
 @pytest.mark.parametrize("name", BUILDERS)
 def test_files_are_right_in_every_runtime(name: str, file: str, form: str, tmp_path: Path) -> None:
-    deployed, images = model(name, "2"), bytes_of_images(40)
+    deployed, images = integers_throughout(name, "2"), bytes_of_images(40)
     report = export(deployed.net, tmp_path / file, images, check=labelled(deployed.net, images), format=form)
     assert report.verified
     assert all(result.passes for result in report.verified)
@@ -96,7 +88,7 @@ def test_scales_of_channels_leave_scores_real() -> None:
 
 @torch.no_grad()
 def test_in_c_bytes_go_in_and_the_references_scores_come_out(tmp_path: Path) -> None:
-    deployed, images = model("pre-activation", "2"), bytes_of_images(16)
+    deployed, images = integers_throughout("pre-activation", "2"), bytes_of_images(16)
     written = Model(Program(deployed.frozen.module, deployed.read_example))
     write_folder(written, images, tmp_path / "model")
     library = Library(written, tmp_path / "model", tmp_path, observed=False)

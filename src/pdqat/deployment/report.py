@@ -70,7 +70,7 @@ def show_verified(verified: list[Verified]) -> str:
             "-" if choices is None else percent(choices.simulated_accuracy),
         )
     notes = [f"{result.runtime}: {describe(result)}" for result in verified]
-    return as_text([table, *notes, *_layers(verified[0].layers)])
+    return as_text([table, *notes, *_layers(verified[0].layers), *_processors(verified[0])])
 
 
 def verified_entry(result: Verified) -> dict[str, Any]:
@@ -116,6 +116,13 @@ def _unexplained(result: Verified) -> list[tuple[Compared, str]]:
         (codes.simulated, "codes by the simulated model"),
         (result.outputs, "images' outputs"),
     ]
+
+
+def _processors(result: Verified) -> list[str]:
+    if not result.holds_on:
+        return []
+    kinds = " and ".join(result.holds_on)
+    return [f"verified on this processor ({result.processor}); no sum of products saturates on processors {kinds}"]
 
 
 def _layers(layers: dict[str, float]) -> list[str]:

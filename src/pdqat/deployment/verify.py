@@ -32,6 +32,7 @@ from pdqat.deployment.choices import Choices, class_dim, compare_choices
 from pdqat.deployment.deployable import Deployable, Samples
 from pdqat.deployment.integer.frozen import LayerCodes
 from pdqat.deployment.integer.names import OUTPUT
+from pdqat.deployment.processors import kind_of_processor, kinds_it_holds_on
 from pdqat.deployment.runtimes import Session, outputs_of
 from pdqat.deployment.witness import Witness
 from pdqat.errors import InputError
@@ -69,6 +70,10 @@ class Verified:
     """None where the targets are no classes."""
     layers: dict[str, float]
     """Per quantised layer, the part of its codes that integer reference and simulated model have in common."""
+    processor: str = ""
+    """What this one multiplies bytes with."""
+    holds_on: tuple[str, ...] = ()
+    """The kinds of processors whose sums are the same: with VNNI, without VNNI. None for a file of real numbers."""
 
     @property
     def passes(self) -> bool:
@@ -121,7 +126,10 @@ class _Tally:
         self._model, self._opened = model, opened
         self._most_off = model.most_off if opened.in_integers else None
         self._furthest = 0.0
-        self.verified = Verified(opened.runtime, 0, Differences(), Compared(), None, {})
+        kinds = tuple(kinds_it_holds_on(model.frozen.module)) if opened.in_integers else ()
+        self.verified = Verified(
+            opened.runtime, 0, Differences(), Compared(), None, {}, processor=kind_of_processor(), holds_on=kinds
+        )
 
     def add(self, samples: Samples, target: Any, simulated: Outputs, close: int) -> None:
         """Compare a batch, of which the first `close` samples are looked at in any case."""
