@@ -20,6 +20,8 @@ Sizes = int | Sequence[int]
 INT32 = 2**31
 FINISH = "{finish}"
 """Stands in constants for the first operation on rows."""
+AT_ONCE = 4
+"""Products of bytes that a kernel adds in one go."""
 MOST_PRODUCTS = 8
 """Of planes of weights and codes: with more of them a word of bits costs more than its numbers one by one."""
 LEAST_CHANNELS = 8
@@ -186,8 +188,15 @@ class Product:
         """Kernel, words of a row, and weights."""
         if in_planes:
             planes = self.weights.planes()
-            return "convolve_planes", planes.shape[-1], planes
+            return "convolve_planes", planes.shape[-1], self._outputs_last(planes)
         if self.weights.bits == BYTE:
-            return "convolve_bytes", 0, self.weights.indices.astype(np.int8)
+            terms = self.weights.indices.shape[1]
+            padded = np.pad(self.weights.indices, [(0, 0), (0, -terms % AT_ONCE)])
+            return "convolve_bytes", 0, self._outputs_last(padded).astype(np.int8)
         packed = self.weights.packed()
         return "convolve_packed", packed.shape[-1], packed
+
+    def _outputs_last(self, weights: np.ndarray) -> np.ndarray:
+        """Weights (outputs, ...) group by group, so that what all outputs of a group multiply stands together."""
+        groups = self.operation.convolution.get("groups", 1)
+        return np.moveaxis(weights.reshape(groups, -1, *weights.shape[1:]), 1, -1)

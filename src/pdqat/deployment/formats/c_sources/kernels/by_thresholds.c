@@ -3,6 +3,13 @@ static void by_thresholds(const row_operation *how, int32_t *row, int channels, 
 {
     (void)pixel;
     const int32_t *thresholds = how->thresholds;
+    if (how->count == 1) {
+        for (int channel = 0; channel < channels; channel++) {
+            int32_t reached = row[channel] >= thresholds[channel];
+            row[channel] = how->directions[channel] > 0 ? how->low + reached : how->high - reached;
+        }
+        return;
+    }
     for (int channel = 0; channel < channels; channel++, thresholds += how->count) {
         int first = 0, last = how->count;
         while (first < last) {

@@ -1,7 +1,7 @@
-/* The ones of a word. */
+/* The ones of a word: by an instruction, unless it is for single words and others are for vectors of them. */
 static int32_t popcount(uint32_t word)
 {
-#if defined(__POPCNT__) || defined(__aarch64__)
+#if defined(__AVX512VPOPCNTDQ__) || defined(__aarch64__) || (defined(__POPCNT__) && !defined(__AVX2__))
     return __builtin_popcount(word);
 #else
     word -= word >> 1 & 0x55555555u;

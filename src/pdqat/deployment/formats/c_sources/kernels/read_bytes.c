@@ -1,8 +1,8 @@
-static void read_bytes(const tensor *from, int pixel, int32_t *row)
+static void read_bytes(const tensor *from, int pixel, int32_t *restrict row)
 {
     const uint8_t *bytes = (const uint8_t *)from->data + pixel * from->pixel_step;
-    for (int channel = 0; channel < from->channels; channel++) {
-        int32_t code = bytes[channel * from->channel_step];
-        row[channel] = from->is_signed && code > 127 ? code - 256 : code;
-    }
+    int channels = from->channels, step = from->channel_step;
+    int32_t sign = from->is_signed ? 128 : 0; /* a byte from 128 on is 256 less */
+    for (int channel = 0; channel < channels; channel++)
+        row[channel] = (bytes[channel * step] ^ sign) - sign;
 }
