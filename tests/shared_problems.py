@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, DistributedSampler, Sampler, TensorData
 
 import pdqat
 from interrupted import Snapshots
+from kept_log import kept_log
 from pdqat import (
     Ascent,
     BlockConstraint,
@@ -182,6 +183,13 @@ def resumed(folder: Path) -> list[str]:
         return []
     assert_same_run(Run.open(whole), Run.open(stopped / "1"))
     return [path.name for path in sorted(whole.iterdir())]
+
+
+def logs(_: Path) -> list[int]:
+    """The epochs that a log of this process holds."""
+    log, kept = kept_log()
+    train(lagrangian(), callbacks=[log])
+    return [*kept.numbers]
 
 
 def own_norms(_: Path) -> list[Tensor]:

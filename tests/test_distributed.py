@@ -14,6 +14,7 @@ from shared_problems import (
     gradients_in_float32,
     gradients_in_training,
     gradients_of_the_task,
+    logs,
     multipliers,
     own_norms,
     random_epochs,
@@ -34,7 +35,7 @@ LIKE_ONE_PROCESS = {
     random_epochs: 0.0,
 }
 """How far apart they may be, relative to the largest number of a tensor."""
-CHECKS = [*LIKE_ONE_PROCESS, gradients_in_float32, resumed, own_norms, refusals]
+CHECKS = [*LIKE_ONE_PROCESS, gradients_in_float32, resumed, logs, own_norms, refusals]
 
 
 @pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
@@ -69,6 +70,12 @@ def test_all_processes_have_the_same_to_the_bit(check: Any, results: dict[str, l
     first, *others = results[check.__name__]
     for other in others:
         assert_close(other, first, 0.0)
+
+
+def test_only_the_first_process_logs(results: dict[str, list[Any]], tmp_path: Path) -> None:
+    first, *others = results["logs"]
+    assert first == logs(tmp_path) != []
+    assert others == [[] for _ in others]
 
 
 def test_gradients_without_a_part_for_low_precision_are_zero(results: dict[str, list[Any]]) -> None:

@@ -10,9 +10,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip(
-    "trackio", reason="the extra trackio is not installed: it wants an older pillow than is tested"
-)
+pytest.importorskip("trackio", reason="the extra trackio is not installed: it wants an older pillow than is tested")
 
 from pdqat.runs.folder import Run
 
