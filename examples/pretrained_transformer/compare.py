@@ -21,7 +21,7 @@ import torch
 from methods import METHODS, SETTINGS, away, fine_tune, likeness, prepared
 from road import BITS, go_on, speed
 from sentences import Data, Embedder
-from tables import AFTER_CALIBRATION, Cell, in_page
+from tables import AFTER_CALIBRATION, CONSTRAINED, Cell, in_page
 
 import pdqat
 from pdqat.disk import write_atomically
@@ -75,7 +75,7 @@ def compare(file: Path, steps: int, seeds: int, data: Data, folder: Path) -> lis
         result, problem = cell(bits, method, seed, of_steps, data)
         found.append(result)
         _write(file, found)
-        if isinstance(problem, pdqat.Lagrangian) and (bits, seed) == (BITS, 0):
+        if isinstance(problem, pdqat.Lagrangian) and (bits, method, seed) == (BITS, CONSTRAINED, 0):
             result["road"] = go_on(problem, data, steps // 2, folder)
             _write(file, found)
     return found

@@ -32,11 +32,6 @@ FILE, FLOAT_FILE = "minilm.onnx", "minilm-float32.onnx"
 
 def go_on(problem: pdqat.Lagrangian, data: Data, steps: int, folder: Path) -> dict[str, Any]:
     """From the trained problem to the file; returns what there is to report."""
-    blocks = [bound for bound in pdqat.evaluate(problem, data.validation).constraints if bound["kind"] == "block"]
-    ranked = sorted(blocks, key=lambda bound: -bound["multiplier"])
-    for bound in ranked:
-        print(f"{bound['where']}: multiplier {bound['multiplier']:.3f}, distance {bound['distance']:.4f}")
-
     plan = pdqat.allocate(problem, data.validation, budget=BUDGET, bits=CANDIDATES)
     print(plan)
     planned = problem.under_plan(plan)
@@ -52,7 +47,6 @@ def go_on(problem: pdqat.Lagrangian, data: Data, steps: int, folder: Path) -> di
     alike = cosine_of_file(folder / FILE, planned.net, data.test.first)
     print(f"{report}\nembeddings of the file and of the simulated model: mean cosine {alike:.5f}")
     return {
-        "blocks": ranked,
         "budget": BUDGET,
         "plan": {layer: str(precision) for layer, precision in plan.precisions.items()},
         "plan_before": vars(before),

@@ -7,7 +7,7 @@ from typing import Any
 
 Cell = dict[str, Any]
 """One way at one precision: how it was trained and what came of it."""
-AFTER_CALIBRATION = "post-training"
+AFTER_CALIBRATION, CONSTRAINED = "post-training", "constrained"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 MEASURES = ("cosine", "tenth", "ranking", "people")
 
@@ -25,7 +25,8 @@ def measured(results: dict[str, Any]) -> str:
     steps = max(it["steps"] for it in found)
     latest = [it for it in found if it["steps"] in (0, steps)]
     road = next((it for it in latest if "road" in it), None)
-    parts = [_ways(latest), fill(_machines(latest), 120), *([] if road is None else _road(road["road"]))]
+    blocks = [_blocks(it) for it in latest if (it["method"], it["seed"]) == (CONSTRAINED, 0)]
+    parts = [_ways(latest), fill(_machines(latest), 120), *blocks, *([] if road is None else _road(road["road"]))]
     return "\n\n".join([*parts, *_speed(results.get("speed", []))])
 
 
@@ -58,11 +59,17 @@ def _machines(found: list[Cell]) -> str:
     return f"{'; '.join(where)}. Processor time of a step, validation included: {costs}."
 
 
+def _blocks(cell: Cell) -> str:
+    """The blocks of a constrained model by their multipliers."""
+    lines = [f"| {cell['bits'].upper()} | multiplier | distance | tolerance |", "|---|---|---|---|"]
+    blocks = [bound for bound in cell["constraints"] if bound["kind"] == "block"]
+    for bound in sorted(blocks, key=lambda bound: -bound["multiplier"]):
+        numbers = f"{bound['multiplier']:.3f} | {bound['distance']:.3f} | {bound['tolerance']:.3f}"
+        lines.append(f"| `{bound['where']}` | {numbers} |")
+    return "\n".join(lines)
+
+
 def _road(road: dict[str, Any]) -> list[str]:
-    blocks = ["| block | multiplier | distance | tolerance |", "|---|---|---|---|"]
-    for bound in road["blocks"]:
-        numbers = f"{bound['multiplier']:.3f} | {bound['distance']:.4f} | {bound['tolerance']:.4f}"
-        blocks.append(f"| `{bound['where']}` | {numbers} |")
     chosen = Counter(road["plan"].values())
     counted = ", ".join(f"{count} layers {precision.upper()}" for precision, count in sorted(chosen.items()))
     likeness = ["| under the plan | cosine | a tenth is below | ranking | people |", "|---|---|---|---|---|"]
@@ -73,7 +80,7 @@ def _road(road: dict[str, Any]) -> list[str]:
     file = f"The file: {road['bytes']:,} bytes, {part:.0%} of the float32 file's {road['float32_bytes']:,}; verified in"
     alike = f"{passed}. Its embeddings have a mean cosine of {road['cosine_of_file']:.4f} to the simulated model's."
     plan = f"The plan of {road['budget']}: {counted}."
-    return ["\n".join(blocks), plan, "\n".join(likeness), fill(f"{file} {alike}", 120)]
+    return [plan, "\n".join(likeness), fill(f"{file} {alike}", 120)]
 
 
 def _speed(timed: list[dict[str, Any]]) -> list[str]:
