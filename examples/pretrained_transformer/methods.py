@@ -30,6 +30,9 @@ SETTINGS = {
 """Least-squares scales per channel at 4 bits. At 2 bits those have three levels; these weights have four."""
 
 
+DUALS = pdqat.Ascent(rate=0.5)
+
+
 def away(embedding: Tensor, target: Tensor) -> Tensor:
     """The task loss: 1 - cosine to what the model gave before any training."""
     return (1 - F.cosine_similarity(embedding, target, dim=-1)).mean()
@@ -42,13 +45,24 @@ def prepared(bits: str, data: Data) -> pdqat.Network:
 
 def constrained(net: pdqat.Network, bits: str) -> pdqat.Lagrangian:
     """Full precision stays what it was, such that low precision is near it, at the output and block by block."""
+    return pdqat.Lagrangian(net, away, _constraints(net, bits), duals=DUALS)
+
+
+def constrained_low(net: pdqat.Network, bits: str) -> pdqat.Lagrangian:
+    """Low precision is brought near the target, such that it is near the original model and its blocks near themselves.
+
+    The full-precision view of the trained weights is not computed: only the twins of the blocks are.
+    """
+    return pdqat.Lagrangian(net, away, _constraints(net, bits), duals=DUALS, objective="low", teacher=Embedder())
+
+
+def _constraints(net: pdqat.Network, bits: str) -> list[pdqat.Constraint]:
     setting, model = SETTINGS[bits], net.model
     assert isinstance(model, Embedder)
-    constraints = [
+    return [
         pdqat.OutputConstraint("cosine", tolerance=setting.output),
         pdqat.BlockConstraint(tolerance=setting.blocks, blocks=model.blocks),
     ]
-    return pdqat.Lagrangian(net, away, constraints, duals=pdqat.Ascent(rate=0.5))
 
 
 def straight_through(net: pdqat.Network, bits: str) -> pdqat.TaskProblem:  # noqa: ARG001 - a method takes both
@@ -59,6 +73,7 @@ def straight_through(net: pdqat.Network, bits: str) -> pdqat.TaskProblem:  # noq
 METHODS: dict[str, Callable[[pdqat.Network, str], Problem]] = {
     "straight-through": straight_through,
     "constrained": constrained,
+    "constrained-low": constrained_low,
 }
 
 

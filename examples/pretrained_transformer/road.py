@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from methods import constrained, fine_tune, likeness, prepared
 from onnxruntime import InferenceSession
-from sentences import Data, Embedder, words_of
+from sentences import Data, Embedder, Pairs, words_of
 
 import pdqat
 from pdqat.batches import first_rows
-from pdqat.deployment.bench import measure, show_timed
+from pdqat.deployment.bench import Timed, measure, show_timed
 from pdqat.deployment.export import write_float
 from pdqat.deployment.report import verified_entry
 from pdqat.process import keep_freed_memory
@@ -32,11 +32,6 @@ FILE, FLOAT_FILE = "minilm.onnx", "minilm-float32.onnx"
 
 def go_on(problem: pdqat.Lagrangian, data: Data, steps: int, folder: Path) -> dict[str, Any]:
     """From the trained problem to the file; returns what there is to report."""
-    blocks = [bound for bound in pdqat.evaluate(problem, data.validation).constraints if bound["kind"] == "block"]
-    ranked = sorted(blocks, key=lambda bound: -bound["multiplier"])
-    for bound in ranked:
-        print(f"{bound['where']}: multiplier {bound['multiplier']:.3f}, distance {bound['distance']:.4f}")
-
     plan = pdqat.allocate(problem, data.validation, budget=BUDGET, bits=CANDIDATES)
     print(plan)
     planned = problem.under_plan(plan)
@@ -52,7 +47,6 @@ def go_on(problem: pdqat.Lagrangian, data: Data, steps: int, folder: Path) -> di
     alike = cosine_of_file(folder / FILE, planned.net, data.test.first)
     print(f"{report}\nembeddings of the file and of the simulated model: mean cosine {alike:.5f}")
     return {
-        "blocks": ranked,
         "budget": BUDGET,
         "plan": {layer: str(precision) for layer, precision in plan.precisions.items()},
         "plan_before": vars(before),
@@ -74,10 +68,12 @@ def cosine_of_file(file: Path, net: pdqat.Network, sentences: list[str]) -> floa
         return F.cosine_similarity(torch.from_numpy(made), net(**words)).mean().item()
 
 
-def speed(folder: Path) -> None:
+def speed(folder: Path) -> list[Timed]:
     """The file beside the float32 export of the same network, in the same runtimes."""
-    data = Data.of(Embedder(), training=64, validation=SENTENCES, test=1)
-    show_timed(measure(folder / FILE, folder / FLOAT_FILE, data.validation[0][0], print, (1, 16)), PlainConsole())
+    words = words_of(Pairs.of("dev", SENTENCES).first)
+    timed = measure(folder / FILE, folder / FLOAT_FILE, words, print, (1, SENTENCES))
+    show_timed(timed, PlainConsole())
+    return timed
 
 
 def main(steps: int, folder: Path) -> None:
