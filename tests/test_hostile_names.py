@@ -56,7 +56,7 @@ def test_lines_tables_and_headings_show_a_name_as_it_is() -> None:
 
 
 def test_an_error_shows_a_name_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    assert f"/nowhere/{SHOWN} is not a run folder" in refusal(capsys, "show", f"/nowhere/{HOSTILE}")
+    assert f"/nowhere/{SHOWN}" in refusal(capsys, "show", f"/nowhere/{HOSTILE}")
 
 
 def test_json_stays_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pdqat.errors import InputError, LostProcessError
-from pdqat.failures import BAD_INPUT, explain
+from pdqat.errors import LostProcessError
+from pdqat.failures import explain
 from pdqat.printing import complain, flush_output, give_up_output
 
 if TYPE_CHECKING:
@@ -40,9 +40,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         options.as_typed = shlex.join(["pdqat", *given])
         pkgutil.resolve_name(options.command)(options)  # what does the work is imported only now
         flush_output()
-    except InputError as error:
-        complain(" ".join(str(error).split()))
-        return BAD_INPUT
     except LostProcessError as error:
         complain(f"{error}; what was finished is kept{_continuing(error)}")
         return LOST_PROCESS
@@ -50,9 +47,6 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _interrupted(stop)
     except BrokenPipeError:  # nobody reads on, so there is nobody to tell
         return ENDED_BY_SIGNAL + signal.SIGPIPE
-    except OSError as error:
-        complain(str(error))
-        return BAD_INPUT
     except Exception as error:
         interrupt = _interrupt_behind(error)
         if interrupt is not None:
@@ -74,7 +68,7 @@ def _interrupted(stop: KeyboardInterrupt) -> int:
 
 
 def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """What an import that was interrupted may have turned into another exception."""
+    """What an import or a library that was interrupted may have turned into another exception."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error

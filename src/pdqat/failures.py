@@ -1,8 +1,10 @@
-"""What is said of an exception that nobody turned into a sentence before it reached the edge of the program."""
+"""What is said of an exception that has reached the edge of the program."""
 
 import os
 import tempfile
 import traceback
+
+from pdqat.errors import InputError
 
 BAD_INPUT = 2
 INTERNAL = 70
@@ -15,6 +17,10 @@ _TOO_LARGE = ("storage size calculation overflowed", "numel: integer multiplicat
 
 def explain(error: Exception) -> tuple[str, int]:
     """A sentence for a person, and the exit code."""
+    if isinstance(error, InputError):
+        return " ".join(str(error).split()), BAD_INPUT
+    if isinstance(error, OSError):
+        return str(error), BAD_INPUT
     if isinstance(error, MemoryError) or any(words in str(error) for words in (*_OUT_OF_MEMORY, *_TOO_LARGE)):
         return "there is not enough memory for this; a smaller network, image or batch needs less", BAD_INPUT
     if isinstance(error, RecursionError):

@@ -12,6 +12,7 @@ from command_line import TINY, refusal
 from configured import create, small
 from entries_of_runs import SUMMARY
 from pdqat.cli import main
+from pdqat.errors import InputError
 from pdqat.failures import explain
 from pdqat.runs.folder import Run
 
@@ -75,10 +76,11 @@ def test_details_that_can_not_be_saved_change_nothing(monkeypatch: pytest.Monkey
     assert code == 70
 
 
-def test_an_interrupt_that_an_import_turned_into_something_else_is_still_one(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("kind", [ImportError, InputError, OSError])
+def test_an_interrupt_that_something_turned_into_another_error_is_still_one(
+    kind: type[Exception], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    error = ImportError("half of a module")
+    error = kind("half of a module")
     error.__cause__ = KeyboardInterrupt()
     raising(monkeypatch, error)
     assert main(["show", "anything"]) == 130

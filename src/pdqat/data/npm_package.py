@@ -80,7 +80,8 @@ def _labels(archive: tarfile.TarFile, name: str, files: int) -> list[NDArray[np.
     """Return a column of label bytes for each of the `files` that the labels in `name` belong to."""
     content = _member(archive, name)
     try:
-        column = np.array(json.loads(content), dtype=np.uint8).reshape(files, IMAGES_PER_FILE, 1)
+        labels = np.array(json.loads(content), dtype=np.int64).reshape(files, IMAGES_PER_FILE, 1)
+        column = np.frombuffer(bytes(labels.flatten().tolist()), np.uint8).reshape(labels.shape)
     except (ValueError, TypeError, OverflowError, RecursionError) as error:
         raise InputError(f"{name} in the npm package {PACKAGE} isn't a list of labels, one an image") from error
     return list(column)

@@ -17,9 +17,10 @@ from pdqat.batches import plain
 from pdqat.disk import write_atomically
 from pdqat.errors import InputError
 from pdqat.layers.transfer import plain_state
+from pdqat.runs.forms import FORM_ERRORS
 from pdqat.runs.torch_file import read_torch_file
 
-FORM_ERRORS = (ValueError, OverflowError, TypeError, AttributeError)
+STRUCTURE_ERRORS = (*FORM_ERRORS, TypeError, AttributeError)
 """What msgspec raises of a structure of another form; of a tensor in place of a dictionary the last."""
 
 
@@ -86,7 +87,7 @@ def as_checkpoint(content: Any, path: Path) -> dict[str, Any]:
     try:
         with warnings.catch_warnings(action="ignore"):  # torch's, where msgspec asks a tensor for an entry
             msgspec.convert(content, CheckpointForm)
-    except FORM_ERRORS as error:
+    except STRUCTURE_ERRORS as error:
         raise InputError(f"{path} is not a checkpoint of a pdqat run: {error}") from error
     checkpoint: dict[str, Any] = content
     return checkpoint
@@ -141,6 +142,6 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 def _is_checkpoint(content: Any) -> bool:
     try:
         msgspec.convert(_in_todays_keys(content), CheckpointForm)
-    except FORM_ERRORS:
+    except STRUCTURE_ERRORS:
         return False
     return True

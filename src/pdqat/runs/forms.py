@@ -16,6 +16,10 @@ Numbers = float | list[float]
 """A number, or one for every channel."""
 
 
+FORM_ERRORS = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
+"""What msgspec raises of content of another form; its own kinds are no ValueError in older versions."""
+
+
 class BoundForm(Struct):
     """The evidence for one bound."""
 
@@ -181,7 +185,7 @@ def _check_scores(content: dict[str, Any], form: Any, file: Path) -> dict[str, A
     name = content.get("metric", "accuracy")
     try:
         return msgspec.convert(content[name], form)  # type: ignore[no-any-return]
-    except (KeyError, ValueError, OverflowError) as error:
+    except (KeyError, *FORM_ERRORS) as error:
         raise InputError(f"{file} is damaged: it holds no scores under the name of its metric, {name!r}") from error
 
 
@@ -190,7 +194,7 @@ def read_json(content: bytes, form: Any, file: Path) -> Any:
     try:
         msgspec.json.decode(content, type=form)
         return msgspec.json.decode(content)
-    except (ValueError, OverflowError, RecursionError) as error:
+    except FORM_ERRORS as error:
         raise InputError(f"{file} is damaged: {error}") from error
 
 
