@@ -16,7 +16,7 @@ def add_command(commands: Any) -> None:
         description="The plan with the least predicted cost under a budget, solved exactly.",
     )
     parser.set_defaults(command="pdqat.commands.plan:run")
-    add_ranking(parser)
+    add_ranking(parser, usual="loss")
     goal = parser.add_mutually_exclusive_group(required=True)
     goal.add_argument(
         "--budget",
