@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import combinations
 
 from plan_networks import Subject
@@ -41,8 +42,7 @@ def by_size(subject: Subject) -> Table:
 
 def predictions(subject: Subject) -> dict[str, Callable[[], Table]]:
     """By name, each to be timed."""
-    made = {name: (lambda name=name: by_ranking(subject, name)) for name in BY_RANKING}  # type: ignore[misc]
-    return {**made, "size": lambda: by_size(subject)}
+    return {**{name: partial(by_ranking, subject, name) for name in BY_RANKING}, "size": partial(by_size, subject)}
 
 
 def timed(make: Callable[[], Table]) -> dict[str, object]:

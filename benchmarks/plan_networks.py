@@ -99,11 +99,20 @@ def encoder(seed: int) -> Subject:
     held = len(labels) // 5
     training, judges = _batches(rows[held:], labels[held:], 64), _batches(rows[:held], labels[:held], 128)
     truth = _batches(data.test_images[:, 0] / 255.0, data.test_labels, 128)
-    model, out = RowEncoder(), FOLDER / f"encoder-{seed}"
+    out = FOLDER / f"encoder-{seed}"
     if not (out / "summary.json").exists():
-        problem = Lagrangian(prepare(model, rows[:64], bits=BITS), F.cross_entropy)
-        options = {"epochs": 40, "lr": 5e-3, "schedule": "one-cycle", "progress": False}
-        fit(problem, training, validation=judges, out=out, resume=out.exists(), **options)
+        untrained = Lagrangian(prepare(RowEncoder(), rows[:64], bits=BITS), F.cross_entropy)
+        fit(
+            untrained,
+            training,
+            validation=judges,
+            epochs=40,
+            lr=5e-3,
+            schedule="one-cycle",
+            out=out,
+            resume=out.exists(),
+            progress=False,
+        )
     problem = load(out, RowEncoder())
     return Subject(problem.eval(), training[:STATISTICS_BATCHES], 2 * training, judges, truth, 1e-3)
 
@@ -128,7 +137,7 @@ def built_in(model: str, seed: int, truth: int) -> Subject:
 
 
 def _batches(inputs: Tensor, labels: Tensor, size: int) -> Pairs:
-    return list(zip(inputs.split(size), labels.split(size), strict=True))
+    return list(zip(torch.split(inputs, size), torch.split(labels, size), strict=True))
 
 
 def subject(network: str, seed: int, truth: int) -> Subject:

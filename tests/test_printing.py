@@ -53,7 +53,7 @@ def test_a_ranking(given: dict[str, Small], by: str) -> None:
 
 def test_an_allocation(given: dict[str, Small]) -> None:
     made = given["perceptron"]
-    allocation = allocate(made.problem, made.batches, "2.5 bits", pin={"3": "w1a8"})
+    allocation = allocate(made.problem, made.batches, "2.5 bits", by="dual", pin={"3": "w1a8"})
     lines = lines_of(allocation)
     assert lines[0].split() == ["layer", "was", "bits", "weights", "price", "if", "lowered"]
     prices = allocation.offer.prices
@@ -79,7 +79,7 @@ def test_an_allocation_by_another_ranking_has_one_price_a_layer(given: dict[str,
 
 def test_the_best_allocation_names_no_better_one(given: dict[str, Small]) -> None:
     made = given["perceptron"]
-    allocation = allocate(made.problem, made.batches, "32 bits", bits=[8])
+    allocation = allocate(made.problem, made.batches, "32 bits", by="dual", bits=[8])
     assert set(allocation.precisions.values()) == {Precision(8, 8)}
     assert "next better" not in str(allocation)
 
@@ -102,7 +102,7 @@ def test_an_evaluation(given: dict[str, Small], kind: str, metric: str) -> None:
 
 def test_an_evaluation_under_a_mixed_plan_shows_the_bits(given: dict[str, Small]) -> None:
     made = given["perceptron"]
-    allocation = allocate(made.problem, made.batches, "5 bits", pin={"3": "8", "6": "1"})
+    allocation = allocate(made.problem, made.batches, "5 bits", by="dual", pin={"3": "8", "6": "1"})
     lines = lines_of(evaluate(made.problem.under_plan(allocation), made.batches))
     assert row_of(lines, "3")[1] == "8"
     assert row_of(lines, "6")[1] == "1"
@@ -146,7 +146,7 @@ def test_long_names_are_shown_in_full() -> None:
     x, y = drawn(8, 4), torch.arange(8) % 2
     problem = Lagrangian(prepare(model, x, 2), F.cross_entropy)
     set_multipliers(problem)
-    allocation = allocate(problem, [(x, y)], "4 bits")
+    allocation = allocate(problem, [(x, y)], "4 bits", by="dual")
     for result in (rank(problem, [(x, y)]), allocation, evaluate(problem, [(x, y)])):
         assert name in str(result)
         assert "…" not in str(result)

@@ -84,7 +84,7 @@ def test_every_ranking_sets_prices(by: str) -> None:
 @pytest.mark.parametrize("quantizer", ["dorefa", "uniform", "uniform-channel", "lsq"])
 def test_costs_are_finite_and_fall_with_bits_whatever_the_quantiser(quantizer: str) -> None:
     made = small(quantizer=quantizer, gradient="straight-through")
-    allocation = allocate(made.problem, made.batches, "4.5 bits", bits=[2, 4, 8])
+    allocation = allocate(made.problem, made.batches, "4.5 bits", by="dual", bits=[2, 4, 8])
     for costs in allocation.offer.costs.values():
         values = [costs[Precision(bits, bits)] for bits in (2, 4, 8)]
         assert math.inf > values[0] > values[1] > values[2] > 0
@@ -99,7 +99,7 @@ def test_costs_are_finite_and_fall_with_bits_whatever_the_quantiser(quantizer: s
 
 def test_a_cost_is_the_price_times_the_distance() -> None:
     made = small()
-    offered = offer(made.problem, made.batches, bits=[2, "w4a8", "full"])
+    offered = offer(made.problem, made.batches, by="dual", bits=[2, "w4a8", "full"])
     tried = [Precision(2, 2), Precision(4, 8)]
     distances = candidate_distances(made.problem, list(made.batches), tried)
     for bound in made.problem.bounds[1:]:
@@ -113,7 +113,7 @@ def test_a_cost_is_the_price_times_the_distance() -> None:
 def test_a_plan_is_taken_up_with_weights_norms_and_multipliers() -> None:
     made = small()
     before = state(made.problem)
-    allocation = allocate(made.problem, made.batches, "5 bits", pin={"3": 8})
+    allocation = allocate(made.problem, made.batches, "5 bits", by="dual", pin={"3": 8})
     other = made.problem.under_plan(allocation)
     assert same_state(state(made.problem), before)
     assert torch.equal(other.duals.multipliers, made.problem.duals.multipliers)
@@ -128,14 +128,16 @@ def test_a_plan_is_taken_up_with_weights_norms_and_multipliers() -> None:
 
 def test_pinned_layers_keep_what_they_are_given() -> None:
     made = small()
-    plan = allocate(made.problem, made.batches, "30 bits", bits=[1, 2], pin={"[36]": 8, "6": "full"}).precisions
+    plan = allocate(
+        made.problem, made.batches, "30 bits", by="dual", bits=[1, 2], pin={"[36]": 8, "6": "full"}
+    ).precisions
     assert (plan["3"], plan["6"]) == (Precision(8, 8), FULL)
     assert plan["9"] in (Precision(1, 1), Precision(2, 2))
 
 
 def test_excluded_layers_stay_in_full_precision_and_are_not_counted() -> None:
     made = small()
-    allocation = allocate(made.problem, made.batches, "1.5 bits", exclude=["3"])
+    allocation = allocate(made.problem, made.batches, "1.5 bits", by="dual", exclude=["3"])
     rest = {layer: bits for layer, bits in allocation.precisions.items() if layer != "3"}
     assert allocation.precisions["3"] == FULL
     assert 1 <= used(made.problem, rest, Unit.BITS) == allocation.solution.used.amounts[0].number <= 1.5
@@ -144,18 +146,20 @@ def test_excluded_layers_stay_in_full_precision_and_are_not_counted() -> None:
 
 def test_a_layer_that_the_plan_has_in_full_precision_stays_there_and_counts() -> None:
     made = small(bits=2, layers={"12": 2})  # the last layer is in the plan too
-    kept = made.problem.under_plan(allocate(made.problem, made.batches, "30 bits", bits=[2], pin={"3": "full"}))
+    kept = made.problem.under_plan(
+        allocate(made.problem, made.batches, "30 bits", by="dual", bits=[2], pin={"3": "full"})
+    )
     assert kept.net.plans["mixed"]["3"] == FULL
-    again = allocate(kept, made.batches, "14 bits", bits=[1, 2])
+    again = allocate(kept, made.batches, "14 bits", by="dual", bits=[1, 2])
     assert again.precisions["3"] == FULL
     assert used(made.problem, dict(again.precisions), Unit.BITS) <= 14
     with pytest.raises(InputError, match="no plan fits into 2 bits"):
-        allocate(kept, made.batches, "2 bits", bits=[1, 2])
+        allocate(kept, made.batches, "2 bits", by="dual", bits=[1, 2])
 
 
 def test_a_layer_with_quantised_activations_alone_has_no_multiplier_and_keeps_them() -> None:
     made = small(layers={"6": "a8"})
-    allocation = allocate(made.problem, made.batches, "20 bits")
+    allocation = allocate(made.problem, made.batches, "20 bits", by="dual")
     assert allocation.precisions["6"] == Precision(None, 8)
     assert allocation.offer.costs["6"] == {Precision(None, 8): 0.0}
 
@@ -169,10 +173,10 @@ def test_straight_through_training_alone_is_planned_for_by_distances() -> None:
 def test_without_any_multiplier_above_zero_distances_decide_and_it_is_said() -> None:
     made = small()
     made.problem.duals.multipliers.zero_()
-    allocation = allocate(made.problem, made.batches, "3 bits", bits=[2, 4, 8])
+    allocation = allocate(made.problem, made.batches, "3 bits", by="dual", bits=[2, 4, 8])
     assert "no multiplier is above 0: all layers have the same price, and distances decide" in str(allocation)
     made.problem.duals.multipliers.fill_(0.3)
-    alike = allocate(made.problem, made.batches, "3 bits", bits=[2, 4, 8])
+    alike = allocate(made.problem, made.batches, "3 bits", by="dual", bits=[2, 4, 8])
     assert "no multiplier" not in str(alike)
     assert alike.precisions == allocation.precisions
 
@@ -180,7 +184,7 @@ def test_without_any_multiplier_above_zero_distances_decide_and_it_is_said() -> 
 def test_a_layer_whose_multiplier_is_zero_still_has_a_price() -> None:
     made = small()
     made.problem.duals.multipliers[1] = 0
-    costs = offer(made.problem, made.batches).costs["3"]
+    costs = offer(made.problem, made.batches, by="dual").costs["3"]
     assert all(cost > 0 for cost in costs.values())
 
 

@@ -20,7 +20,7 @@ from small_problems import same_state, small, state
 def test_it_goes_from_the_smallest_plan_to_the_largest(quantizer: str) -> None:
     made = small(quantizer=quantizer)
     before = state(made.problem)
-    offered = offer(made.problem, made.batches)
+    offered = offer(made.problem, made.batches, by="dual")
     points = frontier(made.problem, offered, made.batches, made.batches)
     bits = [point.average_bits for point in points]
     costs = [point.solution.cost for point in points]
@@ -40,7 +40,7 @@ def test_it_goes_from_the_smallest_plan_to_the_largest(quantizer: str) -> None:
 
 def test_pinned_and_excluded_layers_stay() -> None:
     made = small()
-    offered = offer(made.problem, made.batches, pin={"6": 4}, exclude=["9"])
+    offered = offer(made.problem, made.batches, by="dual", pin={"6": 4}, exclude=["9"])
     points = frontier(made.problem, offered, made.batches, made.batches)
     assert {str(point.solution.precisions["6"]) for point in points} == {"4"}
     assert all("9" not in point.solution.precisions for point in points)
@@ -49,7 +49,9 @@ def test_pinned_and_excluded_layers_stay() -> None:
 @pytest.mark.parametrize(("kind", "name"), [("perceptron", "accuracy"), ("regression", "task_loss")])
 def test_it_is_written_as_table_json_and_pictures(tmp_path: Path, kind: str, name: str) -> None:
     made = small(kind)
-    points = frontier(made.problem, offer(made.problem, made.batches, bits=[2, 4]), made.batches, made.batches)
+    points = frontier(
+        made.problem, offer(made.problem, made.batches, by="dual", bits=[2, 4]), made.batches, made.batches
+    )
     written = io.StringIO()
     path = tmp_path / "frontier.json"
     write_frontier(points, path, PlainConsole(file=written, width=100))
@@ -64,7 +66,7 @@ def test_it_is_written_as_table_json_and_pictures(tmp_path: Path, kind: str, nam
 
 def test_batches_that_end_after_one_pass_are_refused() -> None:
     made = small()
-    offered, once = offer(made.problem, made.batches), iter(list(made.batches))
+    offered, once = offer(made.problem, made.batches, by="dual"), iter(list(made.batches))
     with pytest.raises(InputError, match="training is a list_iterator, which ends after one pass"):
         frontier(made.problem, offered, once, made.batches)
     with pytest.raises(InputError, match="batches is a list_iterator, which ends after one pass"):

@@ -85,7 +85,7 @@ def test_more_bits_for_a_layer_with_a_multiplier_of_zero_buy_next_to_nothing() -
 def test_a_layer_is_held_to_its_tolerance_or_to_the_distance_that_it_has() -> None:
     made = small()
     layers = [bound for bound in made.problem.bounds if bound.kind == "layer"]
-    offered = offer(made.problem, made.batches)
+    offered = offer(made.problem, made.batches, by="dual")
     own = candidate_distances(made.problem, list(made.batches), [Precision(2, 2)])
     for bound in layers:
         expected = max(bound.tolerance, own[bound.where][Precision(2, 2)])
@@ -98,7 +98,7 @@ def test_lowering_a_layer_with_a_multiplier_of_zero_costs_the_mean_per_distance(
     with torch.no_grad():
         for bound, value in zip(made.problem.bounds[1:], (0.0, 0.3, 0.6), strict=True):
             multipliers[bound.name].fill_(value)
-    offered = offer(made.problem, made.batches)
+    offered = offer(made.problem, made.batches, by="dual")
     layer = made.problem.bounds[1].where
     distances = candidate_distances(made.problem, list(made.batches), [Precision(1, 1)])
     price = offered.prices[layer]
@@ -110,7 +110,7 @@ def test_lowering_a_layer_with_a_multiplier_of_zero_costs_the_mean_per_distance(
 def test_full_precision_does_not_buy_what_the_next_layer_rounds() -> None:
     """Else it would look far cheaper than 8 bits, which leave as much to the rounding of the layer behind."""
     made = small(constraints=[LayerConstraint("squared")])
-    costs = offer(made.problem, made.batches, bits=(2, 8, "full")).costs
+    costs = offer(made.problem, made.batches, by="dual", bits=(2, 8, "full")).costs
     two, eight = Precision(2, 2), Precision(8, 8)
     for layer in ("3", "6"):  # read by "6" and "9"
         remains = costs[layer][FULL]

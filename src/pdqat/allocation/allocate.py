@@ -11,7 +11,7 @@ from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.program import Solution, cheapest_plan
 from pdqat.batches import Batches
 from pdqat.precision import MIXED, Precision
-from pdqat.sensitivity import SAMPLES
+from pdqat.sensitivity import BY_LOSS, SAMPLES
 from pdqat.task import Problem
 from pdqat.terminal import as_text, new_table
 
@@ -96,7 +96,7 @@ def allocate(
     budget: str | Budget,
     *,
     bits: Iterable[Bits] = CANDIDATES,
-    by: str = "dual",
+    by: str = BY_LOSS,
     pin: Mapping[str, Bits] | None = None,
     exclude: Iterable[str] = (),
     allowed: Allowed | None = None,
@@ -104,9 +104,9 @@ def allocate(
 ) -> Allocation:
     """Choose every layer's bits: the plan with the least predicted cost within the budget, solved exactly.
 
-    A layer's predicted cost at a precision is its price (its multiplier, or what another ranking says) times the
-    distance that it would have there, measured on the given batches. Beyond its tolerance a layer's price is no less
-    than the mean multiplier: see `pdqat.allocation.prices`.
+    A layer's predicted cost at a precision is what the task loss rises by when this layer alone has it, measured on the
+    given batches. By another ranking it is a price (its multiplier, or what that ranking says) times the distance that
+    the layer would have there: faster, and worse. See `pdqat.allocation.prices`.
 
     Args:
         problem: a trained Lagrangian, or a TaskProblem, with one plan.

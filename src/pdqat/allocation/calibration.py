@@ -7,13 +7,28 @@ is. Costs are scaled by their spread over the plans first, so that weights compa
 gets the weight 0.
 """
 
+import random
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from pdqat.allocation.budget import Budget
+from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.program import Costs
+from pdqat.allocation.search import SAME
+from pdqat.batches import Batches
 from pdqat.errors import InputError
-from pdqat.precision import Precision
+from pdqat.layers.sizes import LayerSize
+from pdqat.precision import MIXED, BitPlan, Precision
+from pdqat.sensitivity import BY_LOSS, SAMPLES, held_out
+from pdqat.sensitivity.trials import loss_under
+from pdqat.task import Problem
+
+OTHERS = ("dual", "distance", "only-low", "gradient")
+"""Rankings that are combined with the loss: those that take little time beside it."""
 
 
 def plan_cost(costs: Costs, precisions: Mapping[str, Precision]) -> float:
@@ -47,3 +62,81 @@ def combined(predictions: Mapping[str, Costs], weights: Mapping[str, float]) -> 
         }
         for layer, of_layer in first.items()
     }
+
+
+def random_plan(
+    costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget, draw: random.Random
+) -> dict[str, Precision]:
+    """A plan that fits and in which no single layer can have more: layers are raised at random until none can be.
+
+    It starts from the smallest plan; raises InputError if that does not fit.
+    """
+    limits = [amount.limit(sizes) for amount in budget.amounts]
+
+    def uses(layer: str, precision: Precision) -> list[float]:
+        return [amount.used_by(sizes[layer], precision) for amount in budget.amounts]
+
+    def size(layer: str, precision: Precision) -> float:
+        return max(used / limit for used, limit in zip(uses(layer, precision), limits, strict=True))
+
+    plan = {layer: min(choices, key=lambda it: size(layer, it)) for layer, choices in costs.items()}
+    used = [sum(column) for column in zip(*(uses(layer, it) for layer, it in plan.items()), strict=True)]
+    if any(total > limit * (1 + SAME) for total, limit in zip(used, limits, strict=True)):
+        raise InputError(f"no plan fits into {budget}")
+    waiting = list(costs)
+    while waiting:
+        layer = draw.choice(waiting)
+        before = uses(layer, plan[layer])
+        fitting = [
+            it
+            for it in costs[layer]
+            if size(layer, it) > size(layer, plan[layer])
+            and all(
+                total - old + new <= limit
+                for total, old, new, limit in zip(used, before, uses(layer, it), limits, strict=True)
+            )
+        ]
+        if not fitting:
+            waiting.remove(layer)
+            continue
+        plan[layer] = draw.choice(fitting)
+        used = [total - old + new for total, old, new in zip(used, before, uses(layer, plan[layer]), strict=True)]
+    return plan
+
+
+def calibrated(
+    problem: Problem, batches: Batches, budgets: Sequence[Budget], count: int, *, samples: int = SAMPLES, **asked: Any
+) -> Offer:
+    """An offer whose costs are fitted to the losses of `count` random plans, drawn within the budgets in turn.
+
+    Combined are the loss and those of OTHERS that the problem has.
+
+    Args:
+        problem: with one plan.
+        batches: held-out samples to measure on.
+        budgets: what the random plans may use.
+        count: how many of them are measured.
+        samples: how many of the samples to look at.
+        asked: bits, pin, exclude and allowed, as `allocate` takes them.
+    """
+    if not isinstance(count, int) or count < 2:
+        raise InputError(f"a fit needs at least 2 measured plans, not {count!r}")
+    first, draw = offer(problem, batches, by=BY_LOSS, samples=samples, **asked), random.Random(0)
+    offers = {BY_LOSS: first}
+    for name in OTHERS:
+        with suppress(InputError):  # the arguments are good, so it is the problem that has no such ranking
+            offers[name] = offer(problem, batches, by=name, samples=samples, **asked)
+    # A ranking may have no score for a layer, which then keeps its precision in that offer.
+    alike = {name: it.costs for name, it in offers.items() if _choices(it) == _choices(first)}
+    plans = [random_plan(first.costs, first.sizes, budgets[number % len(budgets)], draw) for number in range(count)]
+    judges = held_out(problem, batches, samples)
+    losses = [loss_under(problem, BitPlan(MIXED, first.plan(plan)), judges) for plan in plans]
+    weights = fitted_weights(alike, plans, losses)
+    if not any(weights.values()):
+        raise InputError(f"no prediction follows the losses of {count} measured plans; measure more, or fit none")
+    fitted = " and ".join(name for name, weight in weights.items() if weight > 0)
+    return replace(first, by=f"{fitted}, fitted to {count} measured plans", prices={}, costs=combined(alike, weights))
+
+
+def _choices(offered: Offer) -> dict[str, list[Precision]]:
+    return {layer: list(row) for layer, row in offered.costs.items()}

@@ -43,7 +43,7 @@ def offer(
     batches: Batches,
     *,
     bits: Iterable[Bits] = CANDIDATES,
-    by: str = "dual",
+    by: str = BY_LOSS,
     pin: Mapping[str, Bits] | None = None,
     exclude: Iterable[str] = (),
     allowed: Allowed | None = None,

@@ -9,6 +9,7 @@ from typing import Any
 
 from pdqat.allocation.allocate import Allocation, about_prices, plan_table
 from pdqat.allocation.budget import Budget
+from pdqat.allocation.calibration import calibrated
 from pdqat.allocation.choices import candidates_in
 from pdqat.allocation.frontier import frontier
 from pdqat.allocation.frontier_file import write_frontier
@@ -33,6 +34,8 @@ def run(options: argparse.Namespace) -> None:
     if not bits:
         raise InputError("--bits must name at least one precision, such as 1,2,4,8")
     budgets = [Budget.parse(text) for text in options.budget or ()]
+    if options.calibrate is not None and not budgets:
+        raise InputError("--calibrate measures random plans within a budget: it needs --budget")
     curve = options.out or options.run / "frontier.json"
     if not budgets and curve.suffix != ".json":
         raise InputError(f"--frontier writes JSON with pictures beside it: --out must end in .json, not {curve.name!r}")
@@ -59,6 +62,7 @@ def _asked(options: argparse.Namespace, bits: list[str]) -> dict[str, Any]:
         "exclude": options.exclude,
         "images": options.images,
         "target": options.target,
+        "calibrate": [options.calibrate, *options.budget] if options.calibrate else None,
     }
 
 
@@ -73,16 +77,13 @@ def _measured(options: argparse.Namespace, bits: list[str], trained: Trained) ->
         pins = [Precision.parse(pin) for pin in options.pin.values()]
         asked_about = list(dict.fromkeys([*candidates_in(bits), *pins]))
         allowed = run_by(trained.problem, options.target, trained.example, asked_about)
-    offered = offer(
-        trained.problem,
-        trained.loaders.validation,
-        bits=bits,
-        by=options.rank,
-        pin=options.pin,
-        exclude=options.exclude,
-        allowed=allowed,
-        samples=options.images,
-    )
+    problem, judges = trained.problem, trained.loaders.validation
+    same: dict[str, Any] = {"bits": bits, "pin": options.pin, "exclude": options.exclude, "allowed": allowed}
+    if options.calibrate is None:
+        offered = offer(problem, judges, by=options.rank, samples=options.images, **same)
+    else:
+        budgets = [Budget.parse(text) for text in options.budget]
+        offered = calibrated(problem, judges, budgets, options.calibrate, samples=options.images, **same)
     write_offer(trained.run, offered, asked)
     return offered
 

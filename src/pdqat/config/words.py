@@ -7,7 +7,7 @@ registry that it speaks of.
 DATA = ("digits", "cifar10", "cifar100", "folder")
 FETCHED_DATA = ("cifar10", "cifar100")
 MODELS = (
-    *("preresnet8", "preresnet20", "preresnet32", "preresnet56", "preresnet-small"),
+    *("preresnet8", "preresnet20", "preresnet32", "preresnet56", "preresnet-small", "mobilenet-small"),
     *("resnet20", "resnet32", "resnet56"),
 )
 QUANTIZERS = (

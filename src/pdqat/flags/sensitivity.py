@@ -21,11 +21,11 @@ def add_command(commands: Any) -> None:
     formats.add_argument("--csv", action="store_true", help="print CSV")
 
 
-def add_ranking(parser: argparse.ArgumentParser) -> None:
+def add_ranking(parser: argparse.ArgumentParser, usual: str = "dual") -> None:
     """The options of every command that ranks layers."""
     parser.add_argument("run", type=path, metavar="RUN", help="run folder")
     parser.add_argument(
-        "--rank", choices=RANKINGS, default="dual", metavar="NAME", help=f"{', '.join(RANKINGS)} (default: dual)"
+        "--rank", choices=RANKINGS, default=usual, metavar="NAME", help=f"{', '.join(RANKINGS)} (default: {usual})"
     )
     parser.add_argument(
         "--images", type=count, default=JUDGES, metavar="N", help=f"validation images to judge by (default: {JUDGES})"

@@ -7,11 +7,12 @@ import torch
 from torch import nn
 
 from pdqat.errors import InputError
+from pdqat.models.mobilenet import mobilenet_small
 from pdqat.models.preresnet import preresnet, preresnet_small
 from pdqat.models.resnet import resnet
 from pdqat.process import free_memory
 
-__all__ = ["NAMES", "build", "preresnet", "preresnet_small", "resnet"]
+__all__ = ["NAMES", "build", "mobilenet_small", "preresnet", "preresnet_small", "resnet"]
 
 # Each entry is called with (width, classes, channels).
 _MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {
@@ -20,6 +21,7 @@ _MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {
     "preresnet32": partial(preresnet, 32),
     "preresnet56": partial(preresnet, 56),
     "preresnet-small": preresnet_small,
+    "mobilenet-small": mobilenet_small,
     "resnet20": partial(resnet, 20),
     "resnet32": partial(resnet, 32),
     "resnet56": partial(resnet, 56),

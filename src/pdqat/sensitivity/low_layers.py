@@ -48,7 +48,7 @@ def check_full_view(problem: Problem) -> None:
     if isinstance(problem, TaskProblem) or not problem.trains_full:
         raise InputError(
             "straight-through training alone, or held to a teacher, leaves the full-precision view untrained; rank the "
-            "layers by distance, random or first-and-last"
+            "layers by loss, distance, random or first-and-last"
         )
 
 

@@ -6,12 +6,15 @@ assume is that the losses of several layers add up.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 
 from pdqat.batches import Batches, samples_in
 from pdqat.layers.modes import evaluating
 from pdqat.layers.norm_statistics import estimate_statistics
+from pdqat.layers.transfer import with_plan
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity.low_layers import low_layers, plan_of
 from pdqat.task import Problem
@@ -23,13 +26,18 @@ STATISTICS_BATCHES = 4
 def loss_under(problem: Problem, plan: BitPlan, batches: Batches, statistics: Batches | None = None) -> float:
     """The mean task loss of the low-precision view under another plan, without training for it.
 
-    Norms are estimated on `statistics`, or on the first of the same batches.
+    Norms are estimated on `statistics`, or on the first of the same batches. With no layer in low precision it is the
+    full-precision view.
     """
-    net = problem.under_plan(plan).net
-    under = net.only_plan("measure its loss")
-    estimate_statistics(net, under, batches if statistics is None else statistics, STATISTICS_BATCHES)
+    net = problem.net
+    view: AbstractContextManager[Any] = nullcontext()
+    if BitPlan(plan.name, {**plan_of(problem).precisions, **plan.precisions}).low_layers:
+        net = with_plan(net, plan)
+        under = net.only_plan("measure its loss")
+        estimate_statistics(net, under, batches if statistics is None else statistics, STATISTICS_BATCHES)
+        view = net.under(under)
     total, samples = 0.0, 0
-    with evaluating(net), net.under(under):
+    with evaluating(net), view:
         for inputs, target in batches:
             total += float(problem.loss(net.call(inputs), target)) * samples_in(inputs)
             samples += samples_in(inputs)
