@@ -15,8 +15,8 @@ Why: Theorem 1 says P*(e') >= P*(e) - lambda_l (e' - e) for every other toleranc
 what a looser bound saves at the most, and what a tighter one costs at the *least*. Fewer bits tighten a bound: a layer
 that they take beyond what it is held to has to come closer by as much. A multiplier of 0 thus says that more bits buy
 nothing, not that fewer cost nothing. Once the bound binds it has a price, and what bounds are priced at on average is
-what is known of it. A layer that is bounded with its block only has the block's multiplier, and no tolerance of its own:
-it is held to its distance at its own precision.
+what is known of it. A layer that is bounded with its block only has the block's multiplier and no tolerance of its
+own: it is held to its distance at its own precision.
 
 By the task loss nothing is priced: the loss of every candidate is measured, and costs what it is above the least that
 the layer can have,

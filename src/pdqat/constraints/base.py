@@ -29,7 +29,8 @@ Tolerance = float | Mapping[str, float] | None
 """One number; numbers by layer name or glob pattern ("*" for the rest); or None, the paper's 1 / (2^bits - 1).
 
 For the relative distance, and the divergence and cosine of outputs, which go by the squares of errors, None is the
-square of that: for the relative distance the noise-to-signal ratio of a uniformly distributed value rounded to `bits` bits.
+square of that: for the relative distance the noise-to-signal ratio of a uniformly distributed value rounded to `bits`
+bits.
 """
 
 
