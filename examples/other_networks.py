@@ -248,7 +248,7 @@ def go(network: Network, file: Path, bits: int = 4) -> Result:
     problem = pdqat.Lagrangian(net, network.loss, network.constraints)
     pdqat.fit(problem, batches, validation=batches, epochs=2, lr=1e-3)
     pdqat.rank(problem, batches)
-    allocation = pdqat.allocate(problem, batches, budget=BUDGET, bits=[2, 4, 8])
+    allocation = pdqat.allocate(problem, batches, budget=BUDGET, bits=[2, 4, 8], by="dual")
     problem = problem.under_plan(allocation)
     pdqat.fit(problem, batches, validation=batches, epochs=1, lr=1e-3)
     report = pdqat.export(problem.net, file, network.inputs, check=batches)

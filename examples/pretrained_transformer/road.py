@@ -32,7 +32,7 @@ FILE, FLOAT_FILE = "minilm.onnx", "minilm-float32.onnx"
 
 def go_on(problem: pdqat.Lagrangian, data: Data, steps: int, folder: Path) -> dict[str, Any]:
     """From the trained problem to the file; returns what there is to report."""
-    plan = pdqat.allocate(problem, data.validation, budget=BUDGET, bits=CANDIDATES)
+    plan = pdqat.allocate(problem, data.validation, budget=BUDGET, bits=CANDIDATES, by="dual")
     print(plan)
     planned = problem.under_plan(plan)
     before = likeness(planned, data)["low"]

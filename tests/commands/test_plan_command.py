@@ -115,8 +115,9 @@ def test_another_budget_later_is_solved_from_what_was_measured_before(
     assert f"from the measurements in {run.offer_file}" in capsys.readouterr().out
 
 
-def test_a_plan_for_a_target_has_only_bits_that_it_runs(run: Run, tmp_path: Path) -> None:
+def test_a_plan_for_a_target_has_only_bits_that_it_runs(tmp_path: Path) -> None:
     """DoReFa's codes of 8 bits are no signed bytes."""
+    run = finished_run(tmp_path / "run", layer_tolerance=0.2, quantizer="dorefa")
     asked = ["--budget", "8 bits", "--bits", "4,8", "--rank", "dual"]
     free = planned(run, tmp_path / "free.toml", *asked)
     assert set(free.values()) == {Precision(8, 8)}
