@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def ray_cluster() -> Iterator[None]:
     """Of one machine with two processors; RAY_ADDRESS names it."""
     import ray

@@ -143,6 +143,7 @@ def test_without_a_cluster_ray_says_how_to_start_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))  # clusters of other tests are noted elsewhere
     assert main([*TWO_BITS, "--executor", "ray", "--folder", str(tmp_path)]) == 2
     assert capsys.readouterr().err == (
         "pdqat: no Ray cluster was found: start one with 'ray start --head', or set RAY_ADDRESS to its address\n"

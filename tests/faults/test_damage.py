@@ -59,13 +59,13 @@ def test_reading_a_damaged_run(choice: random.Random, forks: Forks, trained: tup
     name = choice.choice(list(READING))
     words = name.split()
     command = [words[0], str(run.path), *words[1:], *READING[name]]
-    well = forks.run(command, tmp_path)
-    assert (well.code, well.errors) == (0, "")
+    well = [forks.run(command, tmp_path) for _ in range(2)]  # what the first keeps, the second need not measure
+    assert {(ended.code, ended.errors) for ended in well} == {(0, "")}
     _damage(run, choice)
     ended = forks.run(command, tmp_path)
     print(name, ended.code)
     assert_in_order(ended)
-    assert ended.code == SENTENCE or (ended.code, ended.output) == (0, well.output)
+    assert ended.code == SENTENCE or (ended.code == 0 and ended.output in [undisturbed.output for undisturbed in well])
 
 
 @faults(fast=2, slow=40)

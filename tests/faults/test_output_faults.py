@@ -25,16 +25,17 @@ def _line(name: str, run: Run, folder: Path) -> list[str]:
     return [name, str(run.path), *OWN_CODE, *further, "--out", str(folder / file)]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def run(trained: tuple[Run, Span], tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """A copy of its own, in which exports are noted."""
+    """A copy of its own, in which exports are noted and measurements kept."""
     return Run(shutil.copytree(trained[0].path, tmp_path_factory.mktemp("exported") / "run"))
 
 
 @pytest.fixture(scope="session")
-def undisturbed(forks: Forks, run: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Well]:
+def undisturbed(forks: Forks, trained: tuple[Run, Span], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Well]:
     made = {}
     for name, (file, _) in WRITING.items():
+        run = Run(shutil.copytree(trained[0].path, tmp_path_factory.mktemp("undisturbed") / "run"))
         folder = tmp_path_factory.mktemp("undisturbed")
         ended = forks.run(_line(name, run, folder), folder)
         assert (ended.code, ended.errors) == (0, "")

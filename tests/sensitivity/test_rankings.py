@@ -254,7 +254,7 @@ def test_a_layer_without_a_bound_has_the_multiplier_of_the_smallest_block_around
     problem = Lagrangian(net, F.cross_entropy, [OutputConstraint(), blocks])
     problem.duals.multipliers.copy_(torch.tensor([1.0, 0.25, 0.5]))
     assert rank(problem, batches).scores == {"1.1.0": 0.5, "1.1.1": 0.5, "1.0": 0.25, "1.2": 0.25}
-    plan = allocate(problem, batches, "4 bits", bits=[2, 4, 8])
+    plan = allocate(problem, batches, "4 bits", bits=[2, 4, 8], by="dual")
     assert plan.precisions["2"] == Precision(4, 4), "a layer outside of all blocks has no price, and stays as it is"
     assert plan.offer.prices["1.1.0"].within == pytest.approx(0.5)
     for layer, distance in candidate_distances(problem, batches, [Precision(4, 4)]).items():
