@@ -56,7 +56,7 @@ def test_every_quantised_layer_is_an_integer_convolution(net: Network, written: 
     graph = onnx.load(written[1]).graph
     stored = {tensor.name: tensor for tensor in graph.initializer}
     made_by = {output: node for node in graph.node for output in node.output}
-    integer, sums = 0, 0
+    integer = 0
     for node in (node for node in graph.node if node.op_type == "Conv"):
         source = made_by.get(node.input[1])
         if source is not None:
@@ -67,9 +67,7 @@ def test_every_quantised_layer_is_an_integer_convolution(net: Network, written: 
                 integer += 1
             else:  # of a sum, whose weights are made when the file is loaded
                 assert [attribute.i for attribute in made_by[weight].attribute] == [onnx.TensorProto.INT8]
-                sums += 1
     assert integer == len(next(iter(net.plans.values())).low_layers)
-    assert sums <= 2 * len(net.model.stages)
 
 
 def test_the_report_says_what_was_found(net: Network, written: Written) -> None:
