@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 import torch
 
 
@@ -13,3 +14,9 @@ def openvino_is_sound() -> bool:
     """
     limit = os.environ.get("ONEDNN_MAX_CPU_ISA", "ALL").upper()
     return limit not in ("SSE41", "AVX") and bool(torch.cpu._is_avx2_supported())
+
+
+def skip_without_binary_kernels() -> None:
+    """Limited below AVX2 on a processor that has more, OpenVINO can't make them: it mixes instructions of both."""
+    if not openvino_is_sound():
+        pytest.skip("OpenVINO has no binary kernels without AVX2")

@@ -19,6 +19,7 @@ from pdqat.deployment.export import export, verify_file, write_float
 from pdqat.deployment.report import ExportReport, describe
 from pdqat.deployment.runtimes import load
 from pdqat.models.preresnet import PreResNet
+from sound_runtimes import skip_without_binary_kernels
 
 Written = tuple[ExportReport, Path]
 
@@ -40,6 +41,7 @@ def written(net: Network, tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 @pytest.fixture(scope="module")
 def one_bit(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    skip_without_binary_kernels()
     pytest.importorskip("openvino")
     path, net = tmp_path_factory.mktemp("one-bit") / "model.xml", residual("1").net
     return export(net, path, images(2), check=batches(net)), path
