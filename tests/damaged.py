@@ -114,7 +114,7 @@ def _retype(content: dict[Any, Any], chance: random.Random) -> None:
         break
     kind = chance.choice(("replace", "replace", "lose", "key"))
     if kind == "replace" or isinstance(place, list):
-        place[key] = chance.choice(ODD)
+        place[key] = copy.deepcopy(chance.choice(ODD))  # later changes may go into it
     elif kind == "lose":
         del place[key]
     else:

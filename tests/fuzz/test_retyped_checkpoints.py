@@ -32,7 +32,7 @@ def test_entries_of_another_kind_are_refused_in_one_sentence(examples: int, tmp_
     store = Damaged(run)
 
     def go_on(content: dict[str, Any]) -> None:
-        store.content = copy.deepcopy(content)  # training writes into its state, from which the next damage is drawn
+        store.content = content
         trainer = Trainer(copy.deepcopy(problem), BATCHES, BATCHES, Settings(epochs=2), store=store)
         inputs, target = BATCHES[0]
         trainer._descent.step(inputs, target, 1.0)

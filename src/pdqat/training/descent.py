@@ -167,6 +167,8 @@ class Descent:
                 raise ValueError("it is of parameters of another shape, or not of Adam")
             if not all(moment.is_floating_point() and bool(moment.isfinite().all()) for moment in moments.values()):
                 raise ValueError("it holds what is not a number")
+            if moments["step"] < 0:  # the first step divides by 1 - beta^(step + 1)
+                raise ValueError("it has taken fewer than no steps")
 
     def _objective(self, inputs: Any, target: Any) -> Tensor:
         """On a batch; one smaller than the largest so far is not worth compiling for."""
