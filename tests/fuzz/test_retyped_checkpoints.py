@@ -5,14 +5,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from counting import BATCHES, counting_problem
 from damaged import FEW, MANY, retyped_or_read
 from fuzz.of_checkpoints import trained
+from pdqat.errors import InputError
 from pdqat.runs.checkpoints import as_checkpoint, load_checkpoint
 from pdqat.training.settings import Settings
 from pdqat.training.store import FolderStore, State
 from pdqat.training.trainer import Trainer
+
+
+def test_fewer_than_no_steps_are_refused(tmp_path: Path) -> None:
+    """Adam would divide by zero."""
+    run = trained(tmp_path)
+    checkpoint = load_checkpoint(run.last)
+    moments = next(iter(checkpoint["optimizer"]["state"].values()))
+    moments["step"] = torch.tensor(-1.0)
+    torch.save(checkpoint, run.last)
+    with pytest.raises(InputError, match="last.pt does not fit the training's optimizer"):
+        Trainer(counting_problem(), BATCHES, BATCHES, Settings(epochs=2), store=FolderStore(run))
 
 
 @pytest.mark.parametrize("examples", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
