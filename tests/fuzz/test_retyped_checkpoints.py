@@ -24,7 +24,7 @@ def test_fewer_than_no_steps_are_refused(tmp_path: Path) -> None:
     moments = next(iter(checkpoint["optimizer"]["state"].values()))
     moments["step"] = torch.tensor(-1.0)
     torch.save(checkpoint, run.last)
-    with pytest.raises(InputError, match="last.pt does not fit the training's optimizer"):
+    with pytest.raises(InputError, match=r"last\.pt does not fit the training's optimizer"):
         Trainer(counting_problem(), BATCHES, BATCHES, Settings(epochs=2), store=FolderStore(run))
 
 
