@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdqat import Lagrangian, LayerConstraint, OutputConstraint, prepare
+from pdqat.config.train_config import TrainConfig
 from pdqat.constraints import Constraint
 from pdqat.deployment.bench import Spread
 from pdqat.flags.arguments import count
@@ -106,12 +107,17 @@ def batch(size: int = 128) -> tuple[Tensor, Tensor]:
 
 
 def objective(method: str, model: nn.Module, bits: tuple[str, ...] = ("2",), **options: Any) -> Problem:
-    """What the method minimises: full, ste, i, ii."""
-    net = prepare(model, batch(64)[0], bits)
+    """What the method minimises: full, ste, i and ii as the paper has them, or the default of `pdqat train`."""
+    is_default = method == "default"
+    quantizer = TrainConfig.quantizer if is_default else "uniform"
+    net = prepare(model, batch(64)[0], bits, quantizer=quantizer, tied_norms=is_default)
     if method in ("full", "ste"):
         return TaskProblem(net, F.cross_entropy, low=method == "ste")
-    below: list[Constraint] = [options.pop("constraint", LayerConstraint())] if method == "ii" else []
-    lagrangian = Lagrangian(net, F.cross_entropy, [OutputConstraint(), *below], **options)
+    below: list[Constraint] = [options.pop("constraint", LayerConstraint())] if method != "i" else []
+    if is_default:
+        options |= {"view_sample": TrainConfig.view_sample, "layer_sample": TrainConfig.layer_sample}
+    objective = "low" if is_default else "full"
+    lagrangian = Lagrangian(net, F.cross_entropy, [OutputConstraint(), *below], objective=objective, **options)
     lagrangian.duals.multipliers.fill_(0.1)
     return lagrangian
 

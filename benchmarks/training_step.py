@@ -56,6 +56,7 @@ FLOORS = {
     "(i) exact norms": 4.0,
     "(ii)": 7.0,
     "(ii) sampled": 5 + 2 * SAMPLE,
+    "the default": 3 + (3 + 2) * SAMPLE,
     "Brevitas": 3.0,
     "Brevitas, eager": 3.0,
 }
@@ -79,6 +80,7 @@ VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "(i) exact norms": lambda model: objective("i", model, gradient="exact"),
     "(ii)": lambda model: objective("ii", model),
     "(ii) sampled": lambda model: objective("ii", model, layer_sample=SAMPLE),
+    "the default": lambda model: objective("default", model),
     "Brevitas": brevitas,
     "Brevitas, eager": brevitas,
 }
@@ -99,7 +101,7 @@ def has_brevitas() -> bool:
 
 def measured_in(mode: str, quick: bool) -> list[str]:
     """The variants to measure in a mode; Brevitas in bfloat16 only where torch has kernels for it."""
-    quick_names = ["plain", "(i)", "(ii) sampled", *HELPED]
+    quick_names = ["plain", "the default", "(i)", "(ii) sampled", *HELPED]
     names = quick_names if quick else [name for name in VARIANTS if "Brevitas" not in name]
     if not has_brevitas():
         return names

@@ -22,7 +22,7 @@ from cooper.utils.annotations import ConstraintType
 from torch import Tensor, nn
 
 from pdqat import Ascent, Lagrangian, LayerConstraint, NuPI, OutputConstraint, prepare
-from pdqat.duals import DualRule
+from pdqat.dual_rules import DualRule
 
 STEPS = 50
 TOLERANCES = {"output": 0.006, "layer": 0.001}

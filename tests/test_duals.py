@@ -20,7 +20,8 @@ from pdqat import (
     prepare,
 )
 from pdqat.constraints import Bound
-from pdqat.duals import DUAL_RULES, DualRule, Duals, DualState
+from pdqat.dual_rules import DUAL_RULES, DualRule, DualState
+from pdqat.duals import Duals
 
 BOUNDS = [
     Bound("output", "", "2-bit", tolerance=0.1, start=1.0),
@@ -346,7 +347,7 @@ def regression_lagrangian(bits: int = 2, rule: DualRule | None = None) -> Lagran
     model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 2)).double()
     net = prepare(model, torch.rand(4, 3, dtype=torch.float64), bits, quantizer="dorefa")
     constraints = [OutputConstraint("squared", 0.01), LayerConstraint("squared", 0.001)]
-    return Lagrangian(net, F.mse_loss, constraints, duals=rule or Ascent(2.0))
+    return Lagrangian(net, F.mse_loss, constraints, duals=rule or Ascent(2.0), objective="full")
 
 
 def batches(*sizes: int) -> list[tuple[Tensor, Tensor]]:

@@ -59,7 +59,7 @@ def lagrangian_of(setting: Setting, net: Network) -> Lagrangian:
     elif setting.layer is not None:
         kind = ChannelConstraint if setting.kind == "channel" else LayerConstraint
         constraints.append(kind(setting.layer, LAYER_TOLERANCE))
-    result = Lagrangian(net, F.cross_entropy, constraints, gradient=rule_of(setting))
+    result = Lagrangian(net, F.cross_entropy, constraints, gradient=rule_of(setting), objective="full")
     torch.nn.init.uniform_(result.duals.multipliers, 0.2, 2.0)
     return result
 
@@ -233,7 +233,9 @@ def test_constraints_by_default_are_output_and_layers() -> None:
         "4-bit/layer/2",
         "4-bit/layer/4",
     ]
-    assert lagrangian.duals.multipliers.tolist() == [1, 0, 0, 1, 0, 0]  # Algorithm 1
+    assert lagrangian.duals.multipliers.tolist() == [0] * 6
+    published = Lagrangian(small_net(bits=[2, 4]), F.cross_entropy, objective="full")
+    assert published.duals.multipliers.tolist() == [1, 0, 0, 1, 0, 0]  # Algorithm 1
     expected = [1 / 9, 1 / 9, 1 / 9, 1 / 225, 1 / 225, 1 / 225]  # divergence and relative distance go by squares
     assert lagrangian.tolerances.tolist() == torch.tensor(expected).tolist()
 
@@ -247,14 +249,22 @@ def test_terms_have_a_distance_per_bound_and_an_output_per_view() -> None:
     assert torch.equal(terms.outputs["full"], lagrangian.net(x))
     with lagrangian.net.under("w4a8"):
         assert torch.equal(terms.outputs["w4a8"], lagrangian.net(x))
-    assert torch.equal(terms.loss, F.cross_entropy(terms.outputs["full"], y))
+    assert torch.equal(terms.loss, sum(F.cross_entropy(terms.outputs[view], y) for view in ("2-bit", "w4a8")))
 
 
-def test_without_multipliers_it_is_the_task_loss() -> None:
-    lagrangian = Lagrangian(small_net(), F.cross_entropy)
+@pytest.mark.parametrize("objective", [None, "low", "full"])
+def test_without_multipliers_it_is_the_task_loss(objective: str | None) -> None:
+    """Of low precision, unless told otherwise."""
+    lagrangian = Lagrangian(small_net(), F.cross_entropy, objective=objective)
     lagrangian.duals.multipliers.zero_()
     x, y = torch.rand(5, 3), torch.tensor([0, 1, 0, 1, 1])
-    assert torch.equal(lagrangian(x, y), F.cross_entropy(lagrangian.net(x), y))
+    with lagrangian.net.under(None if objective == "full" else "2-bit"):
+        assert torch.equal(lagrangian(x, y), F.cross_entropy(lagrangian.net(x), y))
+
+
+@pytest.mark.parametrize(("gradient", "objective"), [("exact", "full"), ("norms", "full"), ("straight-through", "low")])
+def test_the_objective_by_default_is_one_that_the_gradient_can_train(gradient: str, objective: str) -> None:
+    assert Lagrangian(small_net(), F.cross_entropy, gradient=gradient).objective == objective
 
 
 def test_inputs_are_passed_on_as_the_model_takes_them() -> None:

@@ -100,7 +100,7 @@ def test_low_needs_a_gradient_through_rounding() -> None:
 
 def test_the_task_loss_of_low_precision_is_bounded() -> None:
     net = net_of()
-    problem = Lagrangian(net, F.cross_entropy, [LossConstraint(0.4)], **THROUGH).eval()
+    problem = Lagrangian(net, F.cross_entropy, [LossConstraint(0.4)], objective="full", **THROUGH).eval()
     assert problem.duals.named() == {"2-bit/loss": torch.ones(1)}
     full, low = outputs(net)
     expected = F.cross_entropy(full, LABELS) + 1.0 * (F.cross_entropy(low, LABELS) - 0.4)
@@ -237,18 +237,20 @@ def test_targets_go_with_their_samples() -> None:
 
 def test_a_small_batch_is_taken_whole() -> None:
     problem = Lagrangian(net_of(), F.cross_entropy, view_sample=0.1)
-    assert len(problem.train().terms(INPUTS, LABELS).outputs["2-bit"]) == FEWEST_ROWS
-    assert len(problem.terms(INPUTS[:10], LABELS[:10]).outputs["2-bit"]) == 10
+    assert len(problem.train().terms(INPUTS, LABELS).outputs["full"]) == FEWEST_ROWS
+    assert len(problem.terms(INPUTS[:10], LABELS[:10]).outputs["full"]) == 10
 
 
 def test_layers_are_compared_on_a_part_of_the_whole_batch() -> None:
     net = net_of()
-    problem = Lagrangian(
-        net, F.cross_entropy, [LayerConstraint(Distance.SQUARED)], layer_sample=0.5, view_sample=0.5, **THROUGH
-    )
-    assert problem._recorded_part == 1.0, "half of the batch is what the view reads"
-    problem.eval()
-    assert problem._recorded_part == 1.0
+    for objective, part in (("full", 1.0), ("low", 0.5)):
+        problem = Lagrangian(
+            *(net, F.cross_entropy, [LayerConstraint(Distance.SQUARED)]),
+            **{"objective": objective, "layer_sample": 0.5, "view_sample": 0.5, **THROUGH},
+        )
+        assert problem._recorded_part == part, "of what the low-precision view reads: half of the batch, or all of it"
+        problem.eval()
+        assert problem._recorded_part == 1.0
 
 
 @pytest.mark.parametrize("part", [0, 1.5, True, "half"])

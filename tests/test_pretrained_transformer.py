@@ -48,8 +48,8 @@ def test_every_way_is_measured_and_the_file_is_verified(compare: ModuleType, tmp
     found = compare.compare(file, 1, 1, data, tmp_path)
     assert [(cell["bits"], cell["method"]) for cell in found] == [
         *(("w2a8", "post-training"), ("w4a8", "post-training")),
-        *(("w2a8", "straight-through"), ("w2a8", "constrained"), ("w2a8", "constrained-low")),
-        *(("w4a8", "straight-through"), ("w4a8", "constrained"), ("w4a8", "constrained-low")),
+        *(("w2a8", "straight-through"), ("w2a8", "constrained"), ("w2a8", "constrained-full")),
+        *(("w4a8", "straight-through"), ("w4a8", "constrained"), ("w4a8", "constrained-full")),
     ]
     for cell in found:
         assert all(-1 <= value <= 1 + 1e-6 for view in ("full", "low") for value in cell[view].values())

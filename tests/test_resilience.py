@@ -65,7 +65,9 @@ def test_relaxes_where_expensive_and_tightens_where_free() -> None:
         return (worth * (output - goal) ** 2).mean(0).sum() / ENERGY
 
     lagrangian = Lagrangian(
-        prepared([2.3, 2.3, 2.3]), weighted, [LayerConstraint("squared", tolerance, price)], duals=Ascent(10.0)
+        *(prepared([2.3, 2.3, 2.3]), weighted, [LayerConstraint("squared", tolerance, price)]),
+        duals=Ascent(10.0),
+        objective="full",
     )
     _solve_weighted(lagrangian, worth)
     tuned = lagrangian.tolerances.tolist()
@@ -152,6 +154,7 @@ def test_multiplicative_settles_where_ascent_does(tolerance: float, price: float
         squared_to_goal,
         [LayerConstraint("squared", tolerance, price)],
         duals=Multiplicative(0.5),
+        objective="full",
     )
     solve(lagrangian, GOAL * Z, steps=40)
     assert lagrangian.tolerances.item() == pytest.approx(optimum(tolerance, price)[1], rel=1e-3)
@@ -166,6 +169,7 @@ def test_nupi_settles_where_ascent_does() -> None:
         squared_to_goal,
         [LayerConstraint("squared", tolerance, price)],
         duals=NuPI(rate, damping, nu),
+        objective="full",
     )
     solve(lagrangian, GOAL * Z, steps=80)
     assert lagrangian.tolerances.item() == pytest.approx(optimum(tolerance, price)[1], rel=1e-3)

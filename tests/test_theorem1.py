@@ -47,7 +47,7 @@ def test_multiplier_is_the_price_of_the_tolerance(kind: type[Constraint], tolera
 def test_a_slack_constraint_has_no_price(kind: type[Constraint]) -> None:
     tolerance = 1.2 * ENERGY * (GOAL - NEAREST) ** 2
     constraint = kind("squared", tolerance)  # type: ignore[call-arg]
-    lagrangian = Lagrangian(prepared([2.1]), squared_to_goal, [constraint], duals=Ascent(1.0))
+    lagrangian = Lagrangian(prepared([2.1]), squared_to_goal, [constraint], duals=Ascent(1.0), objective="full")
     lagrangian.duals.multipliers.fill_(0.7)
     solve(lagrangian, GOAL * Z)
     assert sensitivity(tolerance) == 0
@@ -63,6 +63,7 @@ def test_each_layer_has_its_own_price() -> None:
         lambda output, goal: 3 * squared_to_goal(output, goal),  # a sum over the three
         [LayerConstraint("squared", tolerances)],
         duals=Ascent(10.0),
+        objective="full",
     )
     solve(lagrangian, GOAL * Z.expand(-1, 3))
     prices = lagrangian.duals.multipliers.tolist()

@@ -27,7 +27,7 @@ from pdqat import (
     Precision,
     prepare,
 )
-from pdqat.duals import DualRule
+from pdqat.dual_rules import DualRule
 from pdqat.layers.layer_quantizers import LayerQuantizers
 from pdqat.quantizers import SCHEMES
 from pdqat.task import Problem, TaskProblem

@@ -1,4 +1,4 @@
-"""Three ways from the pretrained encoder to a low-precision one, at the same steps on the same batches."""
+"""The ways from the pretrained encoder to a low-precision one, at the same steps on the same batches."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,16 +44,13 @@ def prepared(bits: str, data: Data) -> pdqat.Network:
 
 
 def constrained(net: pdqat.Network, bits: str) -> pdqat.Lagrangian:
-    """Full precision stays what it was, such that low precision is near it, at the output and block by block."""
+    """Low precision is brought near the target, such that full precision is near it, output and blocks."""
     return pdqat.Lagrangian(net, away, _constraints(net, bits), duals=DUALS)
 
 
-def constrained_low(net: pdqat.Network, bits: str) -> pdqat.Lagrangian:
-    """Low precision is brought near the target, such that it is near the original model and its blocks near themselves.
-
-    The full-precision view of the trained weights is not computed: only the twins of the blocks are.
-    """
-    return pdqat.Lagrangian(net, away, _constraints(net, bits), duals=DUALS, objective="low", teacher=Embedder())
+def constrained_full(net: pdqat.Network, bits: str) -> pdqat.Lagrangian:
+    """The paper's objective: full precision stays near the target, such that low precision is near full precision."""
+    return pdqat.Lagrangian(net, away, _constraints(net, bits), duals=DUALS, objective="full")
 
 
 def _constraints(net: pdqat.Network, bits: str) -> list[pdqat.Constraint]:
@@ -73,7 +70,7 @@ def straight_through(net: pdqat.Network, bits: str) -> pdqat.TaskProblem:  # noq
 METHODS: dict[str, Callable[[pdqat.Network, str], Problem]] = {
     "straight-through": straight_through,
     "constrained": constrained,
-    "constrained-low": constrained_low,
+    "constrained-full": constrained_full,
 }
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         OutputConstraint,
     )
     from pdqat.deployment.export import export
-    from pdqat.duals import Ascent, DualRule, Multiplicative, NuPI
+    from pdqat.dual_rules import Ascent, DualRule, Multiplicative, NuPI
     from pdqat.errors import InputError
     from pdqat.evaluation import evaluate
     from pdqat.lagrangian import Lagrangian
@@ -70,7 +70,7 @@ _NAMES_IN = {
         *("LayerConstraint", "LossConstraint", "OutputConstraint"),
     ),
     "deployment.export": ("export",),
-    "duals": ("Ascent", "DualRule", "Multiplicative", "NuPI"),
+    "dual_rules": ("Ascent", "DualRule", "Multiplicative", "NuPI"),
     "errors": ("InputError",),
     "evaluation": ("evaluate",),
     "lagrangian": ("Lagrangian",),

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from pdqat.constraints import CONSTRAINTS, Constraint
-from pdqat.duals import DUAL_RULES, DualRule
+from pdqat.dual_rules import DUAL_RULES, DualRule
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import prepare

@@ -2,8 +2,8 @@
 
     L(theta, lambda) = mean loss(f(x), y) + sum_views sum_c lambda_c (mean distance_c - tolerance_c)
 
-With `objective="low"` the task loss is that of f^q instead, and f's closeness is what is required of it. Then f^q
-learns without the output constraint, whose multiplier starts at 0 like all others.
+That is the objective "full", the paper's. With "low" the task loss is that of f^q instead, and f's closeness is what is
+required of it. Then f^q learns without the output constraint, whose multiplier starts at 0 like all others.
 
 Tolerances that tune themselves are minimised over too. Their best value has a closed form, t_c = tolerance_c lambda_c /
 price_c, so it takes no steps of its own: it follows the multiplier, and L has their cost h_c(t_c) in it.
@@ -23,7 +23,8 @@ from torch import Tensor, nn
 from pdqat.batches import samples_in, these_rows
 from pdqat.constraints import Bound, Constraint, LayerConstraint, OutputConstraint, Sides, choice
 from pdqat.distributed import processes, reaching, take_from_first, total, weighed
-from pdqat.duals import DualRule, Duals
+from pdqat.dual_rules import DualRule
+from pdqat.duals import Duals
 from pdqat.errors import InputError
 from pdqat.layers import Gradient, Network
 from pdqat.layers.distances import precise
@@ -46,8 +47,8 @@ class Lagrangian(nn.Module):
             nothing of f^q before its last rounding. "straight-through" (the default): weights follow it too, which has
             given the most accuracy.
         duals: how multipliers follow slacks, such as `NuPI(rate=0.01, damping=1.0)`; by default `Ascent()`.
-        objective: whose task loss is minimised: "full" (the paper), or "low", which needs the gradient
-            "straight-through".
+        objective: whose task loss is minimised: "low" (the default, the most accurate at low bits), which needs the
+            gradient "straight-through", or "full" (the paper, and the default with other gradients).
         teacher: a trained module that is called as the model is, in evaluation mode; outputs under a plan are held to
             its outputs instead of those of f. With the objective "low", f is then not computed at all.
         layer_sample: in training, layer and channel distances are estimated on so large a random part of each batch,
@@ -77,7 +78,7 @@ class Lagrangian(nn.Module):
         *,
         gradient: Gradient | str = Gradient.STRAIGHT_THROUGH,
         duals: DualRule | None = None,
-        objective: Objective | str = Objective.FULL,
+        objective: Objective | str | None = None,
         teacher: nn.Module | None = None,
         layer_sample: float = 1.0,
         view_sample: float = 1.0,
@@ -103,8 +104,10 @@ class Lagrangian(nn.Module):
             for constraint in self.constraints
         )
         self.gradient = choice(Gradient, gradient, "gradient")
-        self.objective = choice(Objective, objective, "objective")
-        if self.objective is Objective.LOW and self.gradient is not Gradient.STRAIGHT_THROUGH:
+        goes_through_rounding = self.gradient is Gradient.STRAIGHT_THROUGH
+        usual = Objective.LOW if goes_through_rounding else Objective.FULL
+        self.objective = usual if objective is None else choice(Objective, objective, "objective")
+        if self.objective is Objective.LOW and not goes_through_rounding:
             raise InputError(
                 "the objective 'low' trains through rounding: it needs the gradient 'straight-through', not "
                 f"{self.gradient.value!r}"
@@ -132,7 +135,7 @@ class Lagrangian(nn.Module):
         bounds = [bound for resolved in self._resolved.values() for _, its_bounds in resolved for bound in its_bounds]
         _check_bounds(bounds)
         if self.objective is Objective.LOW and teacher is None:  # f^q learns from the task, not from f
-            bounds = [dataclasses.replace(bound, start=0.0) for bound in bounds]
+            bounds = [dataclasses.replace(bound, start=bound.start or 0.0) for bound in bounds]
         self.duals = Duals(bounds, duals)
         self.register_buffer("distance_sum", torch.zeros(len(self.duals.multipliers)))
         self.register_buffer("samples", torch.zeros(()))

@@ -33,7 +33,7 @@ from pdqat import (
 from pdqat.cli import main
 from pdqat.constraints import Bound, Sides
 from pdqat.description import describe
-from pdqat.duals import DualState
+from pdqat.dual_rules import DualState
 from pdqat.layers import Network, prepare
 from pdqat.layers.recorder import Request
 from pdqat.precision import BitPlan

@@ -5,7 +5,7 @@ from pdqat.config import words
 from pdqat.config.presets import PRESETS
 from pdqat.constraints import OutputDistance
 from pdqat.deployment.formats import FORMATS
-from pdqat.duals import DUAL_RULES
+from pdqat.dual_rules import DUAL_RULES
 from pdqat.layers import Distance, Gradient
 from pdqat.objective import Objective
 from pdqat.paper.protocols import PROTOCOLS

@@ -61,7 +61,7 @@ def test_losses_distances_and_gradients_stay_in_float32() -> None:
     x, y = torch.rand(32, 1, 6, 6), torch.randint(3, (32,))
     net = prepare(model, x, 2, quantizer="dorefa")
     constraints = [OutputConstraint("cross-entropy"), LayerConstraint("relative", 0.01)]
-    lagrangian = Lagrangian(net, F.cross_entropy, constraints)
+    lagrangian = Lagrangian(net, F.cross_entropy, constraints, objective="full")
     exact = lagrangian.terms(x, y)
     with torch.autocast("cpu", torch.bfloat16):
         terms = lagrangian.terms(x, y)

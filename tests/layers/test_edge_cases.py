@@ -84,6 +84,6 @@ def test_views_have_statistics_of_their_own_even_if_a_state_is_assigned() -> Non
 
 def test_a_dual_step_before_any_batch_changes_nothing() -> None:
     net = prepare(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 2)), torch.rand(2, 3), 2)
-    lagrangian = Lagrangian(net, F.cross_entropy, duals=Ascent(1.0))
+    lagrangian = Lagrangian(net, F.cross_entropy, duals=Ascent(1.0), objective="full")
     lagrangian.dual_step()
     assert lagrangian.duals.multipliers.tolist() == [1.0, 0.0]

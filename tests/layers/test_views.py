@@ -195,8 +195,8 @@ def test_a_copy_computes_the_same() -> None:
     assert lagrangian.net.plans == twin.net.plans
 
 
-def test_each_plan_has_its_own_affine_parameters() -> None:
-    net = prepared()
+def test_each_plan_has_its_own_affine_parameters_where_they_are_not_tied() -> None:
+    net = prepared(tied_norms=False)
     norm = "stages.0.0.norm0"
     parameters = dict(net.model.named_parameters())
     mine = [parameters[f"{norm}{view}.weight"] for view in ("", ".views.2-bit", ".views.4-bit")]
@@ -205,7 +205,7 @@ def test_each_plan_has_its_own_affine_parameters() -> None:
 
 
 def test_tied_norms_share_the_affine_parameters_and_nothing_else() -> None:
-    net = prepared(tied_norms=True).train()
+    net = prepared().train()
     norm = net.model.get_submodule("stages.0.0.norm0")
     for plan in net.plans:
         view = net.model.get_submodule(f"stages.0.0.norm0.views.{plan}")

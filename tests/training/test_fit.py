@@ -215,7 +215,7 @@ def test_regression_goes_by_the_least_loss() -> None:
     losses = [entry["task_loss"]["4-bit"] for entry in history.epochs]
     assert history.summary["metric"] == "task_loss"
     assert history.summary["chosen_epoch"] == losses.index(min(losses)) + 1
-    assert history.epochs[0]["loss"] == pytest.approx(history.epochs[0]["task_loss"]["full"])
+    assert history.epochs[0]["loss"] == pytest.approx(history.epochs[0]["task_loss"]["4-bit"])
 
 
 def test_a_score_that_is_not_a_number_stops_the_training() -> None:

@@ -220,7 +220,7 @@ def test_a_folder_a_metric_and_a_plan_of_another_type_are_refused() -> None:
 
 
 def test_a_folder_that_does_not_name_newer_options_is_resumed_with_their_defaults(tmp_path: Path) -> None:
-    fitted(own_problem(), out=tmp_path / "run", epochs=1, norm_batches=0)
+    fitted(own_problem(objective="full"), out=tmp_path / "run", epochs=1, norm_batches=0)
     run = Run.open(tmp_path / "run")
     older = run.problem()
     del older["duals"]["restart"]
@@ -229,6 +229,8 @@ def test_a_folder_that_does_not_name_newer_options_is_resumed_with_their_default
     for name in ("warm_up", "norm_batches", "progressive", "flip_rate"):
         del older["training"][name]
     run.write_problem(older)
-    restarts = own_problem(duals=pdqat.Ascent(restart=True))
+    restarts = own_problem(duals=pdqat.Ascent(restart=True), objective="full")
     assert "is of another problem: its duals is" in refusal(restarts, out=run.path, resume=True, norm_batches=0)
-    assert fitted(own_problem(), out=run.path, resume=True, norm_batches=0).summary["epochs"] == 2
+    other = refusal(own_problem(), out=run.path, resume=True, norm_batches=0)
+    assert "its objective is 'full', here it is 'low'" in other
+    assert fitted(own_problem(objective="full"), out=run.path, resume=True, norm_batches=0).summary["epochs"] == 2

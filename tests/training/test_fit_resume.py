@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, IterableDataset, RandomSampler
 from interrupted import Snapshots
 from own_problem import DATA, EXAMPLE, TRAINING, VALIDATION, build, fitted, own_problem
 from pdqat.constraints import BlockConstraint, LayerConstraint, OutputConstraint
-from pdqat.duals import NuPI
+from pdqat.dual_rules import NuPI
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import prepare
@@ -196,8 +196,8 @@ def resumed(folder: Path, problem: Problem | None = None, **how: Any) -> str:
             "its gradient is 'straight-through', here it is None",
         ),
         (
-            lambda: Lagrangian(prepare(build(), EXAMPLE, 2, quantizer="dorefa", tied_norms=True), F.cross_entropy),
-            "its tied_norms is False, here it is True",
+            lambda: Lagrangian(prepare(build(), EXAMPLE, 2, quantizer="dorefa", tied_norms=False), F.cross_entropy),
+            "its tied_norms is True, here it is False",
         ),
     ],
     ids=["bits", "quantizer", "gradient", "constraints", "duals", "layer sample", "task", "norms"],

@@ -35,7 +35,7 @@ from pdqat.config.new_run import Given, new_run
 from pdqat.config.presets import config_of
 from pdqat.config.problem import replanning_of
 from pdqat.config.train_config import TrainConfig
-from pdqat.duals import Ascent
+from pdqat.dual_rules import Ascent
 from pdqat.layers.sizes import layer_sizes
 from pdqat.runs.checkpoints import load_checkpoint, save_checkpoint
 from pdqat.runs.folder import Run

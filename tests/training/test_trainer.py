@@ -138,7 +138,7 @@ def test_fresh_slacks_are_those_of_the_trained_weights_on_all_training_images(tm
     inputs, targets = zip(*pairs(build(config).loaders.plain_training), strict=True)
     with torch.no_grad():
         distances = problem.terms(torch.cat(inputs), torch.cat(targets)).distances
-    starts = torch.tensor([bound.start for bound in problem.bounds])
+    starts = torch.tensor([bound.first_multiplier for bound in problem.bounds])
     torch.testing.assert_close(problem.duals.multipliers, starts + 0.5 * distances, rtol=1e-5, atol=1e-6)
     assert (problem.duals.multipliers > starts).any()
 

@@ -11,7 +11,7 @@ from pdqat.config.trained import Trained
 from pdqat.constraints import Constraint
 from pdqat.description import rebuild
 from pdqat.disk import as_path
-from pdqat.duals import DualRule
+from pdqat.dual_rules import DualRule
 from pdqat.errors import InputError
 from pdqat.layers.interface import OutputChoice
 from pdqat.objective import Loss

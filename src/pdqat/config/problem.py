@@ -22,7 +22,7 @@ from pdqat.constraints import (
     OutputConstraint,
     Tolerance,
 )
-from pdqat.duals import DUAL_RULES, DualRule
+from pdqat.dual_rules import DUAL_RULES, DualRule
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
 from pdqat.layers import Network, prepare

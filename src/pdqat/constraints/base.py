@@ -42,8 +42,9 @@ class Bound:
     where: str
     view: str
     tolerance: float
-    start: float = 0.0
-    """The multiplier to start from."""
+    start: float | None = 0.0
+    """The multiplier to start from. None is 1, as for the output in Algorithm 1, where low precision learns from the
+    constraint alone, and 0 where it learns from the task itself."""
     channels: int = 1
     price: float | None = None
     """What relaxing the tolerance costs; None holds it fixed."""
@@ -52,6 +53,11 @@ class Bound:
         check_price(self.price)
         if self.price is not None and self.tolerance == 0:
             raise InputError(f"the tolerance of {self.name} is 0 and can't tune itself; give one above 0, or no price")
+
+    @property
+    def first_multiplier(self) -> float:
+        """What its multiplier starts from."""
+        return 1.0 if self.start is None else self.start
 
     @property
     def relaxation(self) -> float:

@@ -73,7 +73,7 @@ class OutputDistance(StrEnum):
 @final
 @dataclass(frozen=True)
 class OutputConstraint(Constraint):
-    """f and f^q agree at the model's output. Its multiplier starts at 1, as in Algorithm 1.
+    """f and f^q agree at the model's output. Its multiplier starts at 1 for the objective "full", as in Algorithm 1.
 
     Args:
         distance: a name of OutputDistance. By default the squared one for losses of regression and for outputs of one
@@ -137,7 +137,7 @@ class OutputConstraint(Constraint):
         grows_with_squares = self.distance in (OutputDistance.KL, OutputDistance.COSINE, None)
         usual = smallest**2 if grows_with_squares else smallest
         tolerance = usual if self.tolerance is None else self.tolerance
-        return [Bound(self.kind, "", plan.name, tolerance, start=1.0, price=self.price)]
+        return [Bound(self.kind, "", plan.name, tolerance, start=None, price=self.price)]
 
     def request(self, net: Network, plan: BitPlan) -> Request | None:
         """The outputs are at hand: nothing to watch."""

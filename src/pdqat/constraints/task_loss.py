@@ -36,8 +36,8 @@ class LossConstraint(Constraint):
         check_price(self.price)
 
     def resolve(self, net: Network, plan: BitPlan) -> list[Bound]:
-        """One bound, whose multiplier starts at 1: without any there would be no gradient to begin with."""
-        return [Bound(self.kind, "", plan.name, self.tolerance, start=1.0, price=self.price)]
+        """One bound, whose multiplier starts at 1 where there would be no gradient to begin with."""
+        return [Bound(self.kind, "", plan.name, self.tolerance, start=None, price=self.price)]
 
     def request(self, net: Network, plan: BitPlan) -> Request | None:
         """The output is at hand: nothing to watch."""

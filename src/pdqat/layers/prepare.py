@@ -34,7 +34,7 @@ def prepare(
     ends: str | int | Precision = "full",
     quantizer: str | Scheme = "uniform",
     output: OutputChoice | None = None,
-    tied_norms: bool = False,
+    tied_norms: bool = True,
     integer_sums: bool = False,
 ) -> Network:
     """Make a model precision-aware, in place. In full precision it computes what it did before.
@@ -53,7 +53,8 @@ def prepare(
             precision; "dorefa" squashes them by tanh, and clips activations to [0, 1], for models trained with it.
         output: which tensor of what the model returns is compared and given to the loss: a position, a key, or a
             function; by default the obvious one. `net(...)` returns that tensor.
-        tied_norms: plans share the full-precision batch norms' affine parameters; only statistics are their own.
+        tied_norms: plans share the full-precision batch norms' affine parameters, so that full precision is the same
+            network without rounding; only statistics are their own.
         integer_sums: under plans, what residual additions add is rounded to 8 bits of one step, as deployment needs it.
 
     Returns:
