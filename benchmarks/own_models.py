@@ -99,7 +99,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     file = RESULTS / f"{NAME}.json"
-    stored = json.loads(file.read_text()) if file.exists() else {"machine": machine(), "entries": []}
+    stored: Entry = json.loads(file.read_text()) if file.exists() else {"machine": machine(), "entries": []}
     if stored["machine"]["instructions"] != machine()["instructions"]:
         raise SystemExit(f"{file} is of another kind of processor, which pairs may not mix: move it away first")
     entries: list[Entry] = stored["entries"]

@@ -249,7 +249,8 @@ def test_terms_have_a_distance_per_bound_and_an_output_per_view() -> None:
     assert torch.equal(terms.outputs["full"], lagrangian.net(x))
     with lagrangian.net.under("w4a8"):
         assert torch.equal(terms.outputs["w4a8"], lagrangian.net(x))
-    assert torch.equal(terms.loss, sum(F.cross_entropy(terms.outputs[view], y) for view in ("2-bit", "w4a8")))
+    losses = [F.cross_entropy(terms.outputs[view], y) for view in ("2-bit", "w4a8")]
+    assert torch.equal(terms.loss, torch.stack(losses).sum())
 
 
 @pytest.mark.parametrize("objective", [None, "low", "full"])

@@ -1,5 +1,7 @@
 """What of a network's state belongs to which plan."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -35,7 +37,7 @@ def test_the_plain_part_of_a_state(quantizer: str) -> None:
 @pytest.mark.parametrize("quantizer", SCHEMES)
 def test_one_of_several_views_is_taken(quantizer: str) -> None:
     """Its norms and sums, and the quantisers of the layers that are named; all else stays."""
-    how = {"integer_sums": True, "quantizer": quantizer, "tied_norms": False}
+    how: dict[str, Any] = {"integer_sums": True, "quantizer": quantizer, "tied_norms": False}
     source, net = trained_net(2, 4, **how), trained_net(4, seed=5, **how)
     before, state = state_of(net), state_of(source)
     take_view(net, state, "2-bit", quantizers_of=["conv0"])
