@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pdqat import FULL, BitPlan, InputError, Precision
+from pdqat.precision import DROPPED
 
 bits = st.none() | st.integers(1, 8)
 precisions = st.builds(Precision, bits, bits)
@@ -56,11 +57,21 @@ def test_text_that_is_no_precision(text: str) -> None:
         Precision.parse(text)
 
 
-@pytest.mark.parametrize("count", [0, 9, 32])
-@pytest.mark.parametrize("form", ["{}", "w{}", "a{}", "w{}a4", "w4a{}"])
-def test_bits_are_from_1_to_8(count: int, form: str) -> None:
-    with pytest.raises(InputError, match=f"bits must be from 1 to 8, not {count}"):
-        Precision.parse(form.format(count))
+@pytest.mark.parametrize("text", ["9", "32", "w0", "w9", "a0", "a32", "w0a4", "w9a4", "w4a0", "w4a32"])
+def test_bits_are_from_1_to_8(text: str) -> None:
+    with pytest.raises(InputError, match=r"bits must be from 1 to 8, not (0|9|32)"):
+        Precision.parse(text)
+
+
+def test_0_bits_are_of_a_layer_that_is_dropped() -> None:
+    assert Precision.parse("0") == Precision.parse(0) == DROPPED
+    assert str(DROPPED) == "0"
+    assert DROPPED.is_dropped
+    assert DROPPED.lowest_bits is None
+    plan = BitPlan("mixed", {"a": DROPPED, "b": "4", "c": "full"})  # type: ignore[dict-item]
+    assert plan.low_layers == ["b"]
+    assert plan.dropped_layers == ["a"]
+    assert plan.lowest_bits_in() == 4
 
 
 @pytest.mark.parametrize("count", [True, 2.0, "2"])
@@ -107,7 +118,7 @@ def test_plan_reads_precisions_as_text() -> None:
     assert plan["a"] == Precision(2, 4)
     assert plan["b"] == Precision(8, 8)
     with pytest.raises(InputError, match="from 1 to 8"):
-        BitPlan("mixed", {"a": 0})  # type: ignore[dict-item]
+        BitPlan("mixed", {"a": 9})  # type: ignore[dict-item]
 
 
 def test_layers_that_a_plan_does_not_name_are_full() -> None:

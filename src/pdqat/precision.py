@@ -20,6 +20,8 @@ MIXED = "mixed"
 class Precision:
     """Bits of a layer's weights and of the activations it reads, 1 to 8 each; None is full precision.
 
+    0 bits of both drop the layer: what it makes is 0. That is for the ends of residual branches (`layers.branches`).
+
     Examples:
         >>> Precision.parse("2") == Precision(2, 2)
         True
@@ -34,12 +36,15 @@ class Precision:
         for what, bits in (("weight", self.weight), ("activation", self.activation)):
             if bits is not None and (isinstance(bits, bool) or not isinstance(bits, int)):
                 raise InputError(f"{what} bits must be a whole number or None, not {bits!r}")
-            if bits is not None and not MIN_BITS <= bits <= MAX_BITS:
-                raise InputError(f"{what} bits must be from {MIN_BITS} to {MAX_BITS}, not {bits}")
+            if bits is not None and not MIN_BITS <= bits <= MAX_BITS and not self.is_dropped:
+                raise InputError(
+                    f"{what} bits must be from {MIN_BITS} to {MAX_BITS}, not {bits}; 0 of weights and activations drop "
+                    "the layer"
+                )
 
     @classmethod
     def parse(cls, text: "str | int | Precision") -> "Precision":
-        """Read "2", "w4a8", "w4" (weights only), "a8" (activations only) or "full"."""
+        """Read "2", "w4a8", "w4" (weights only), "a8" (activations only), "full", or "0", a layer that is dropped."""
         if isinstance(text, Precision):
             return text
         given = str(text).strip().lower()
@@ -49,7 +54,10 @@ class Precision:
             return cls(int(given), int(given))
         match = re.fullmatch(r"(?:w(\d{1,9}))?(?:a(\d{1,9}))?", given)
         if not given or match is None:
-            raise InputError(f"a precision is a number of bits from 1 to 8, 'w4a8', 'w4', 'a8' or 'full', not {text!r}")
+            raise InputError(
+                f"a precision is a number of bits from 1 to 8, 'w4a8', 'w4', 'a8' or 'full', or 0 where a layer is "
+                f"dropped, not {text!r}"
+            )
         weight, activation = (int(bits) if bits else None for bits in match.groups())
         return cls(weight, activation)
 
@@ -62,12 +70,20 @@ class Precision:
         return weight + ("" if self.activation is None else f"a{self.activation}")
 
     @property
+    def is_dropped(self) -> bool:
+        """Whether the layer makes nothing but zeros."""
+        return self.weight == 0 and self.activation == 0
+
+    @property
     def lowest_bits(self) -> int | None:
-        """The smaller of the two bit-widths; None in full precision."""
+        """The smaller of the two bit-widths; None in full precision, and of a layer that is dropped."""
+        if self.is_dropped:
+            return None
         return min((bits for bits in (self.weight, self.activation) if bits is not None), default=None)
 
 
 FULL = Precision(None, None)
+DROPPED = Precision(0, 0)
 
 
 class Plan(Protocol):
@@ -127,8 +143,13 @@ class BitPlan:
 
     @property
     def low_layers(self) -> list[str]:
-        """The layers that are not in full precision, in the plan's order."""
-        return [layer for layer, precision in self.precisions.items() if precision != FULL]
+        """The layers with bits, neither in full precision nor dropped, in the plan's order."""
+        return [layer for layer, precision in self.precisions.items() if precision not in (FULL, DROPPED)]
+
+    @property
+    def dropped_layers(self) -> list[str]:
+        """The layers that make nothing but zeros."""
+        return [layer for layer, precision in self.precisions.items() if precision.is_dropped]
 
     def lowest_bits_in(self, block: str = "") -> int | None:
         """The smallest bit-width inside a block, or anywhere in the plan; None if all is in full precision."""

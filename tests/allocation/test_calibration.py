@@ -12,11 +12,13 @@ from torch import nn
 from pdqat import Lagrangian, prepare
 from pdqat.allocation.allocate import Allocation
 from pdqat.allocation.budget import Amount, Budget, Unit
-from pdqat.allocation.calibration import calibrated, combined, fitted_weights, plan_cost, random_plan
+from pdqat.allocation.calibration import calibrated, combined, fitted_weights, random_plan
+from pdqat.allocation.joint import plan_cost
+from pdqat.allocation.offer import Offer
 from pdqat.allocation.program import cheapest_plan
 from pdqat.errors import InputError
 from pdqat.layers.sizes import LayerSize
-from pdqat.precision import Precision
+from pdqat.precision import DROPPED, Precision
 
 BITS = [Precision(bits, bits) for bits in (1, 2, 4, 8)]
 sizes_of_layers = st.lists(st.tuples(st.integers(1, 5000), st.integers(1, 5000)), min_size=1, max_size=6)
@@ -38,7 +40,9 @@ def test_a_random_plan_fits_and_no_layer_can_have_more(
     sizes = named(given_sizes)
     operations = bops * sum(size.operations for size in sizes.values())
     budget = Budget((Amount(Unit.BITS, bits), Amount(Unit.BOPS, operations)))
-    plan = random_plan(drawn_costs(seed, sizes), sizes, budget, random.Random(seed))
+    before = dict.fromkeys(sizes, BITS[1])
+    offered = Offer("loss", {}, drawn_costs(seed, sizes), sizes, before, [])
+    plan = random_plan(offered, budget, random.Random(seed))
     for amount, used in zip(budget.amounts, budget.used_by(plan, sizes).amounts, strict=True):
         assert used.number <= amount.number * (1 + 1e-6)
     for layer in plan:
@@ -46,6 +50,21 @@ def test_a_random_plan_fits_and_no_layer_can_have_more(
         for more in larger:
             uses = zip(budget.amounts, budget.used_by({**plan, layer: more}, sizes).amounts, strict=True)
             assert any(used.number > amount.number * (1 - 1e-6) for amount, used in uses)
+
+
+@given(st.integers(0, 1000), st.floats(0.05, 8.0))
+def test_a_random_plan_drops_branches_whole(seed: int, bits: float) -> None:
+    sizes = named([(100, 1), (200, 1), (300, 1), (400, 1)])
+    costs = drawn_costs(seed, sizes)
+    costs["layer1"][DROPPED] = costs["layer3"][DROPPED] = 1.0
+    branches = {"layer1": ["layer0"], "layer3": ["layer2"]}
+    offered = Offer("loss", {}, costs, sizes, dict.fromkeys(sizes, BITS[1]), [], branches)
+    plan = random_plan(offered, Budget.of(Unit.BITS, bits), random.Random(seed))
+    for last, feeding in branches.items():
+        assert all(plan[layer].is_dropped is plan[last].is_dropped for layer in feeding)
+    (used,) = Budget.of(Unit.BITS, bits).used_by(plan, sizes).amounts
+    assert used.number <= bits * (1 + 1e-6)
+    assert plan_cost(costs, plan) >= 0
 
 
 @given(st.integers(0, 1000), st.lists(st.floats(0.0, 10.0), min_size=1, max_size=3), st.floats(-5, 5))

@@ -31,7 +31,7 @@ class Allocation:
     def within(cls, budget: str | Budget, offered: Offer) -> "Allocation":
         """The cheapest plan of an offer within a budget; nothing is measured."""
         limit = budget if isinstance(budget, Budget) else Budget.parse(budget)
-        return cls(limit, cheapest_plan(offered.costs, offered.sizes, limit), offered)
+        return cls(limit, cheapest_plan(offered.costs, offered.sizes, limit, offered.branches), offered)
 
     def again(self, budget: str | Budget) -> "Allocation":
         """The cheapest plan within another budget, from the same measurements."""
@@ -113,7 +113,8 @@ def allocate(
         batches: held-out samples to measure distances on: any iterable of (inputs, target).
         budget: what the plan may use: "2.5 bits" on average, "12.5 %" of the layers' weights in float32, "40 KB",
             "0.5 GBOPs", or several at once: "40 KB and 0.5 GBOPs".
-        bits: the precisions to choose from.
+        bits: the precisions to choose from. With 0 among them the last layer of a residual branch may be dropped, and
+            with it the layers that only feed it.
         by: the ranking that sets the prices, a name of `pdqat.sensitivity.RANKINGS`.
         pin: precision by layer name or pattern that is not to be chosen.
         exclude: names or patterns of layers that stay in full precision and that the budget does not count.

@@ -5,8 +5,8 @@
     bytes   sum_l parameters_l x weight bits_l / 8
     BOPs    sum_l multiply-accumulates_l x weight bits_l x activation bits_l
 
-over the layers that can be quantised; full precision counts as 32 bits. A budget limits one of these or several at
-once: "40 KB and 0.5 GBOPs".
+over the layers that can be quantised; full precision counts as 32 bits, a layer that is dropped as 0. A budget limits
+one of these or several at once: "40 KB and 0.5 GBOPs".
 """
 
 import math
@@ -82,9 +82,9 @@ class Amount:
 
     def used_by(self, size: "LayerSize", precision: Precision) -> float:
         """What a layer adds to the sum that is limited; in average bits and per cent it is bits times parameters."""
-        weight = precision.weight or FULL_BITS
+        weight, activation = (FULL_BITS if bits is None else bits for bits in (precision.weight, precision.activation))
         if self.unit is Unit.BOPS:
-            return float(size.operations * weight * (precision.activation or FULL_BITS))
+            return float(size.operations * weight * activation)
         return float(size.parameters * weight) / (8 if self.unit is Unit.BYTES else 1)
 
     def limit(self, sizes: Mapping[str, "LayerSize"]) -> float:

@@ -16,24 +16,19 @@ from typing import Any
 import numpy as np
 
 from pdqat.allocation.budget import Budget
+from pdqat.allocation.joint import Costs, plan_cost
 from pdqat.allocation.offer import Offer, offer
-from pdqat.allocation.program import Costs
 from pdqat.allocation.search import SAME
 from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.layers.sizes import LayerSize
-from pdqat.precision import MIXED, BitPlan, Precision
+from pdqat.precision import DROPPED, MIXED, BitPlan, Precision
 from pdqat.sensitivity import BY_LOSS, SAMPLES, held_out
 from pdqat.sensitivity.trials import loss_under
 from pdqat.task import Problem
 
 OTHERS = ("dual", "distance", "only-low", "gradient")
 """Rankings that are combined with the loss: those that take little time beside it."""
-
-
-def plan_cost(costs: Costs, precisions: Mapping[str, Precision]) -> float:
-    """Predicted, of a plan."""
-    return sum(of_layer[precisions[layer]] for layer, of_layer in costs.items())
 
 
 def fitted_weights(
@@ -64,13 +59,33 @@ def combined(predictions: Mapping[str, Costs], weights: Mapping[str, float]) -> 
     }
 
 
-def random_plan(
-    costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget, draw: random.Random
-) -> dict[str, Precision]:
+def random_plan(offered: Offer, budget: Budget, draw: random.Random) -> dict[str, Precision]:
     """A plan that fits and in which no single layer can have more: layers are raised at random until none can be.
 
-    It starts from the smallest plan; raises InputError if that does not fit.
+    Branches that may be dropped are so at first, each as often as its last layer would get any other precision; where
+    nothing fits beside the others, all of them. Raises InputError if that does not fit either.
     """
+    some = [last for last in offered.branches if draw.random() * len(offered.costs[last]) < 1]
+    try:
+        return _raised_plan(_without(offered, some), offered.sizes, budget, draw)
+    except InputError:
+        return _raised_plan(_without(offered, list(offered.branches)), offered.sizes, budget, draw)
+
+
+def _without(offered: Offer, dropped: Sequence[str]) -> dict[str, dict[Precision, float]]:
+    """The choices that are left with these branches dropped and the others kept."""
+    gone = {layer for last in dropped for layer in (last, *offered.branches[last])}
+    kept = {
+        layer: {it: cost for it, cost in of_layer.items() if layer not in offered.branches or it != DROPPED}
+        for layer, of_layer in offered.costs.items()
+    }
+    return kept | {layer: {DROPPED: 0.0} for layer in gone}
+
+
+def _raised_plan(
+    costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget, draw: random.Random
+) -> dict[str, Precision]:
+    """From the smallest plan up."""
     limits = [amount.limit(sizes) for amount in budget.amounts]
 
     def uses(layer: str, precision: Precision) -> list[float]:
@@ -128,7 +143,7 @@ def calibrated(
             offers[name] = offer(problem, batches, by=name, samples=samples, **asked)
     # A ranking may have no score for a layer, which then keeps its precision in that offer.
     alike = {name: it.costs for name, it in offers.items() if _choices(it) == _choices(first)}
-    plans = [random_plan(first.costs, first.sizes, budgets[number % len(budgets)], draw) for number in range(count)]
+    plans = [random_plan(first, budgets[number % len(budgets)], draw) for number in range(count)]
     judges = held_out(problem, batches, samples)
     losses = [loss_under(problem, BitPlan(MIXED, first.plan(plan)), judges) for plan in plans]
     weights = fitted_weights(alike, plans, losses)

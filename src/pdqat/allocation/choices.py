@@ -1,6 +1,6 @@
 """Which precisions each layer may be given."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pdqat.errors import InputError
 from pdqat.precision import Precision
@@ -31,14 +31,20 @@ def choices(
     candidates: Sequence[Precision],
     pinned: Mapping[str, Precision],
     allowed: Allowed | None = None,
+    spare: Collection[str] = (),
 ) -> dict[str, list[Precision]]:
-    """Per layer; a layer that is pinned, by name or pattern, has one precision to choose from."""
+    """Per layer; a layer that is pinned, by name or pattern, has one precision to choose from.
+
+    0 bits are for the layers that are `spare`.
+    """
     layers = list(layers)
     check_all_match(pinned, layers, "the pinned layer")
     made = {}
     for layer in layers:
         pin = resolve(pinned, layer, None)
-        wished = list(candidates) if pin is None else [pin]
+        wished = [it for it in candidates if layer in spare or not it.is_dropped] if pin is None else [pin]
+        if not wished:
+            raise InputError(f"layer {layer!r} can't be dropped: name other precisions to choose from beside 0")
         made[layer] = wished if allowed is None else [it for it in wished if it in allowed[layer]]
         if not made[layer]:
             raise InputError(

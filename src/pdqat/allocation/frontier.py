@@ -12,7 +12,7 @@ from pdqat.allocation.offer import Offer
 from pdqat.allocation.program import Solution, cheapest_plan
 from pdqat.batches import Batches, check_repeatable
 from pdqat.metric import Metric
-from pdqat.precision import MIXED, BitPlan
+from pdqat.precision import DROPPED, MIXED, BitPlan
 from pdqat.task import Problem
 
 POINTS = 9
@@ -36,18 +36,23 @@ def frontier(problem: Problem, offered: Offer, training: Batches, batches: Batch
         check_repeatable(loader, name)  # every plan of the curve is measured on them
     solutions: dict[float, Solution] = {}
     for amount in _amounts(offered):
-        solution = cheapest_plan(offered.costs, offered.sizes, Budget.of(Unit.BITS, amount))
+        solution = cheapest_plan(offered.costs, offered.sizes, Budget.of(Unit.BITS, amount), offered.branches)
         solutions.setdefault(_number(solution.used), solution)
     return [_point(problem, offered, solution, training, batches) for solution in solutions.values()]
 
 
 def _amounts(offered: Offer) -> Sequence[float]:
+    """From the smallest plan that drops nothing, or half of that where branches may be dropped, to the largest."""
     unit = Amount(Unit.BITS, 1.0)
     uses = [
-        [unit.used_by(offered.sizes[layer], precision) for precision in allowed]
+        [unit.used_by(offered.sizes[layer], precision) for precision in allowed if precision != DROPPED] or [0.0]
         for layer, allowed in offered.costs.items()
     ]
     least, most = (unit.of_sum(sum(map(pick, uses)), offered.sizes).number for pick in (min, max))
+    if offered.branches:
+        dropped = dict.fromkeys([it for last, feeding in offered.branches.items() for it in (last, *feeding)], 0.0)
+        kept = (dropped.get(layer, min(of_layer)) for layer, of_layer in zip(offered.costs, uses, strict=True))
+        least = max(least / 2, unit.of_sum(sum(kept), offered.sizes).number)
     return [least * (most / least) ** (step / (POINTS - 1)) for step in range(POINTS)]
 
 

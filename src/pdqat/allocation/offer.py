@@ -1,15 +1,16 @@
 """Offer: every layer's precisions with their predicted costs and sizes, measured once, for any budget."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pdqat.allocation.choices import CANDIDATES, Allowed, Bits, candidates_in, choices
+from pdqat.allocation.joint import Branches, Costs
 from pdqat.allocation.prices import Prediction, Price, dual_prices, predict, predict_by_loss
-from pdqat.allocation.program import Costs
 from pdqat.batches import Batches
 from pdqat.errors import InputError
+from pdqat.layers.choosing import why_not_dropped
 from pdqat.layers.sizes import LayerSize, layer_sizes
-from pdqat.precision import FULL, Precision
+from pdqat.precision import DROPPED, FULL, Precision
 from pdqat.rules import check_all_match, resolve
 from pdqat.sensitivity import BY_LOSS, SAMPLES, held_out, layer_scores
 from pdqat.sensitivity.low_layers import low_layers, plan_of
@@ -32,6 +33,8 @@ class Offer:
     """The plan so far."""
     excluded: list[str]
     """Layers that stay in full precision and are not counted."""
+    branches: Branches = field(default_factory=dict)
+    """By layer that may be dropped, the layers that only feed it."""
 
     def plan(self, precisions: Mapping[str, Precision]) -> dict[str, Precision]:
         """Every layer's precision, with these chosen."""
@@ -67,10 +70,31 @@ def offer(
     if not free:
         raise InputError("all layers are excluded: there is none to choose a precision for")
     check_all_match(pinned, free, "outside the excluded layers the pinned layer")
-    goes_by, predicted = _predicted(problem, judges, by, scores, choices(free, candidates, pinned, allowed))
+    spare = _spare(problem, free, pinned)
+    offered = choices(free, candidates, pinned, allowed, spare)
+    goes_by, predicted = _predicted(problem, judges, by, scores, offered)
     table = {layer: predicted.costs.get(layer, {named[layer]: 0.0}) for layer in named if layer not in excluded}
     sizes = layer_sizes(problem.net)
-    return Offer(goes_by, predicted.prices, table, {layer: sizes[layer] for layer in table}, named, excluded)
+    branches = {layer: feeding for layer, feeding in spare.items() if DROPPED in offered[layer]}
+    return Offer(goes_by, predicted.prices, table, {layer: sizes[layer] for layer in table}, named, excluded, branches)
+
+
+def _spare(problem: Problem, free: Sequence[str], pinned: Mapping[str, Precision]) -> dict[str, list[str]]:
+    """By layer that can be dropped, those that only feed it: all of them may be, none is fixed at other bits."""
+    known = problem.net.preparation.branches
+    pins = {layer: resolve(pinned, layer, None) for layer in free}
+    spare = {}
+    for layer in (it for it in free if it in known):
+        feeding = [it for it in plan_of(problem).precisions if it in known[layer].feeding]
+        fixed = next((it for it in feeding if it not in free or pins[it] not in (None, DROPPED)), None)
+        if fixed is None:
+            spare[layer] = feeding
+        elif pins[layer] == DROPPED:
+            raise InputError(f"{layer!r} is pinned to 0 bits, but {fixed!r}, which only feeds it, is kept")
+    for layer, pin in pins.items():
+        if pin == DROPPED and layer not in spare:
+            raise InputError(why_not_dropped(layer, "the pin", known))
+    return spare
 
 
 def _predicted(

@@ -28,14 +28,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pdqat.allocation.program import Costs
+from pdqat.allocation.joint import Costs
 from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
-from pdqat.precision import FULL, Precision
+from pdqat.precision import DROPPED, FULL, Precision
 from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.probe import candidate_distances
-from pdqat.sensitivity.trials import candidate_losses
+from pdqat.sensitivity.trials import candidate_losses, loss_under
 from pdqat.task import Problem
 
 LEAST = 0.01
@@ -99,7 +99,14 @@ def predict(
 def predict_by_loss(problem: Problem, batches: Batches, choices: Mapping[str, Sequence[Precision]]) -> Prediction:
     """What each precision adds to the task loss; there are no prices."""
     losses = candidate_losses(problem, batches, choices)
-    return Prediction({}, {layer: _above_least(of_layer) for layer, of_layer in losses.items()})
+    costs = {layer: _above_least(of_layer) for layer, of_layer in losses.items()}
+    dropped = [layer for layer in costs if DROPPED in costs[layer]]
+    if dropped:  # the layers that only feed it then have no cost of their own, and had one in what was measured
+        as_it_is = loss_under(problem, plan_of(problem), batches)
+        for layer in dropped:
+            feeding = problem.net.preparation.branches[layer].feeding & losses.keys()
+            costs[layer][DROPPED] += sum(max(0.0, as_it_is - min(losses[it].values())) for it in feeding)
+    return Prediction({}, costs)
 
 
 def _above_least(losses: Mapping[Precision, float]) -> dict[Precision, float]:

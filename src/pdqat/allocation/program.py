@@ -3,8 +3,9 @@
     minimise   sum_l sum_b cost[l, b] x[l, b]
     such that  sum_b x[l, b] = 1 for every layer l,   sum_l sum_b use_u[l, b] x[l, b] <= budget_u for every unit u
 
-with x in {0, 1}, solved exactly. What a better plan would take is the same program with the roles changed: the smallest
-part t of the budget, the same for all of its units, under which a plan fits that costs less.
+with x in {0, 1}, solved exactly. Layers of a branch that may be dropped choose together (`joint`). What a better plan
+would take is the same program with the roles changed: the smallest part t of the budget, the same for all of its units,
+under which a plan fits that costs less.
 """
 
 from collections.abc import Mapping
@@ -13,14 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pdqat.allocation.budget import Budget
+from pdqat.allocation.joint import Branches, Costs, option_groups
 from pdqat.allocation.search import SAME
 from pdqat.allocation.solver import BETTER, Solver
 from pdqat.errors import InputError
 from pdqat.layers.sizes import LayerSize
 from pdqat.precision import Precision
-
-Costs = Mapping[str, Mapping[Precision, float]]
-"""Per layer the predicted cost of every precision that it may have."""
 
 
 @dataclass(frozen=True)
@@ -36,16 +35,19 @@ class Solution:
     """What that plan takes. No plan that is better takes a smaller part of the budget."""
 
 
-def cheapest_plan(costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget) -> Solution:
+def cheapest_plan(
+    costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget, branches: Branches | None = None
+) -> Solution:
     """The cheapest plan within the budget, and what the next better one would take.
 
-    A layer with one precision in `costs` is pinned to it; layers without costs don't count.
+    A layer with one precision in `costs` is pinned to it; layers without costs don't count. A layer in `branches` has
+    0 bits among its precisions, and those that only feed it are then dropped with it.
     """
     if not costs:
         raise InputError("there is no layer to choose a precision for")
     _check(costs, sizes)
     sizes = {layer: sizes[layer] for layer in costs}
-    program = _Program(costs, sizes, budget)
+    program = _Program(costs, sizes, budget, branches or {})
     best = program.cheapest()
     if best is None:
         smallest = budget.used_by(program.precisions(program.smallest()), sizes)
@@ -73,18 +75,16 @@ def _check(costs: Costs, sizes: Mapping[str, LayerSize]) -> None:
 
 
 class _Program:
-    def __init__(self, costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget) -> None:
-        self._choices = [(layer, precision) for layer in costs for precision in costs[layer]]
-        self._costs = np.array([costs[layer][precision] for layer, precision in self._choices])
-        self._uses = np.array(
-            [
-                [amount.used_by(sizes[layer], precision) for layer, precision in self._choices]
-                for amount in budget.amounts
-            ]
-        )
+    def __init__(self, costs: Costs, sizes: Mapping[str, LayerSize], budget: Budget, branches: Branches) -> None:
+        groups = option_groups(costs, sizes, budget, branches)
+        self._layers = list(costs)
+        self._options = [option for group in groups for option in group]
+        self._costs = np.array([option.cost for option in self._options])
+        self._uses = np.array([option.uses for option in self._options]).T
         """By unit."""
         self._limits = np.array([[amount.limit(sizes)] for amount in budget.amounts])
-        self._solver = Solver(np.array([[layer == name for layer, _ in self._choices] for name in costs], dtype=float))
+        number = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
+        self._solver = Solver((number == np.arange(len(groups))[:, None]).astype(float))
 
     def cheapest(self) -> np.ndarray | None:
         """The least cost within the budget, None if nothing fits; of plans that cost the same, one that uses little."""
@@ -109,4 +109,8 @@ class _Program:
 
     def precisions(self, taken: np.ndarray) -> dict[str, Precision]:
         """By layer."""
-        return {layer: precision for (layer, precision), is_taken in zip(self._choices, taken, strict=True) if is_taken}
+        chosen: dict[str, Precision] = {}
+        for option, is_taken in zip(self._options, taken, strict=True):
+            if is_taken:
+                chosen.update(option.precisions)
+        return {layer: chosen[layer] for layer in self._layers}

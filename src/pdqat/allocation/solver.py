@@ -130,6 +130,8 @@ class _Program:
             return None
         prices = np.maximum(-solution.ineqlin.marginals, 0.0)
         weights = prices[len(self.limited) :] if self._has_largest else np.ones(1)
+        if not weights.any():  # nothing is used, so that no objective is the largest
+            weights = np.ones(len(weights))
         of_limits = _ROW * prices[: len(self.limited)]
         combined = weights / weights.sum() @ self.objectives + of_limits @ self.limited
         return Relaxation.by(combined, of_limits, self._groups, possible)

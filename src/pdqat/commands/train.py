@@ -135,7 +135,10 @@ def _say_left_alone(console: PlainConsole, ready: Ready) -> None:
         return
     net = ready.problem.net
     low = [layer for layer in net.layers if any(layer in plan.low_layers for plan in net.plans.values())]
-    full = {layer: "full precision by the plan" for layer in net.layers if layer not in low}
+    dropped = [layer for layer in net.layers if all(plan[layer].is_dropped for plan in net.plans.values())]
+    full = {layer: "full precision by the plan" for layer in net.layers if layer not in [*low, *dropped]}
+    if dropped:
+        console.print(f"dropped by the plan: {', '.join(dropped)}", soft_wrap=True)
     console.print(f"{len(low)} layers quantised; in full precision:")
     for name, reason in (full | net.left_alone).items():
         console.print(f"  {name}: {reason}", soft_wrap=True)

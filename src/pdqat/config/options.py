@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 from pdqat.allocation.budget import BUDGET_FORM, Budget
 from pdqat.disk import is_name
 from pdqat.errors import InputError
-from pdqat.precision import Precision
+from pdqat.precision import DROPPED, Precision
 from pdqat.suggestions import did_you_mean
 
 
@@ -100,20 +100,24 @@ def part(value: float | None) -> str | None:
 
 
 def precision(value: str) -> str | None:
-    """One precision."""
+    """One precision, of layers that are not dropped."""
     try:
-        Precision.parse(value)
+        is_one = not Precision.parse(value).is_dropped
     except InputError:
+        is_one = False
+    if not is_one:
         return "must be a precision: a number of bits from 1 to 8, 'w4a8', 'w4', 'a8' or 'full'"
     return None
 
 
 def precisions(value: Any) -> str | None:
-    """Precisions, in a list or by name."""
+    """Precisions, in a list or by name; by name a layer can be dropped too."""
+    by_name = isinstance(value, Mapping)
     try:
-        for each in value.values() if isinstance(value, Mapping) else value:
-            Precision.parse(each)
+        parsed = [Precision.parse(each) for each in (value.values() if by_name else value)]
     except InputError:
+        parsed = None
+    if parsed is None or (DROPPED in parsed and not by_name):
         return "must hold precisions: a number of bits from 1 to 8, 'w4a8', 'w4', 'a8' or 'full'"
     return None if value or isinstance(value, Mapping) else "must name at least one precision"
 

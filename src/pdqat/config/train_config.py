@@ -293,7 +293,7 @@ def _check_budget(config: TrainConfig) -> None:
         )
     if len(config.bits) > 1:
         raise InputError(f"a budget is for one plan, but bits are {', '.join(config.bits)}; give one to start with")
-    if any(Precision.parse(bits).weight is None for bits in config.budget_bits):
+    if any(not Precision.parse(bits).weight for bits in config.budget_bits):
         raise InputError("budget_bits must be precisions with quantised weights: others leave no multiplier to go by")
     if config.epochs < 2 or not config.replan:
         raise InputError("under a budget there must be an epoch before bits are chosen and one after: epochs 2 or more")

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pdqat.batches import each_tensor, samples_in
 from pdqat.deployment.following.calls import inputs_of, outputs_of
+from pdqat.deployment.following.dropping import without_dropped
 from pdqat.deployment.following.follow import Followed, follow
 from pdqat.deployment.integer.freeze import freeze
 from pdqat.deployment.integer.frozen import ByLayer, Frozen
@@ -65,8 +66,8 @@ class Deployable:
 
     @cached_property
     def followed(self) -> Followed:
-        """As a graph."""
-        return follow(self.net, self.example)
+        """As a graph, without what the plan drops."""
+        return without_dropped(follow(self.net, self.example), self.plan, self.net.preparation.branches)
 
     @cached_property
     def frozen(self) -> Frozen:

@@ -1,7 +1,7 @@
 """Which layers a plan quantises, and for what reason the others stay as they are."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from torch import nn
@@ -16,7 +16,7 @@ from pdqat.layers.norm import NORMS
 from pdqat.layers.own_forward import own_forward_kind
 from pdqat.layers.projection import SplitAttention, why_not_split
 from pdqat.layers.trace import Trace
-from pdqat.precision import FULL, BitPlan, Precision
+from pdqat.precision import DROPPED, FULL, BitPlan, Precision
 from pdqat.rules import check_all_match, resolve
 
 PlanLike = str | int | Precision | BitPlan
@@ -159,11 +159,12 @@ def plans_for(
         for plan, precisions in resolved
     ]
     named = {name for plan in requested if isinstance(plan, BitPlan) for name in plan.precisions}
+    resolved = [(plan, _with_branches(plan, precisions, named, seen)) for plan, precisions in resolved]
     quantized = [name for name in layers if name in named or any(plan[name] != FULL for _, plan in resolved)]
     for name in layers:
         if name not in quantized:
             candidates.left_alone[name] = _reason(name, ends, rules)
-    if not quantized or not any(plan[name] != FULL for _, plan in resolved for name in quantized):
+    if not any(plan[name] not in (FULL, DROPPED) for _, plan in resolved for name in quantized):
         raise InputError(_nothing(candidates))
     plans = [BitPlan(name, {layer: precisions[layer] for layer in quantized}) for name, precisions in resolved]
     names = [plan.name for plan in plans]
@@ -173,6 +174,25 @@ def plans_for(
     if len(set(names)) < len(names):
         raise InputError(f"each plan needs a name of its own, not {', '.join(names)}")
     return plans
+
+
+def _with_branches(
+    plan: str, precisions: Mapping[str, Precision], named: Collection[str], seen: Trace
+) -> dict[str, Precision]:
+    """A plan whose dropped layers the network can do without, and without the layers that only feed them."""
+    dropped = [name for name, precision in precisions.items() if precision.is_dropped]
+    feeding = {name for layer in dropped if layer in seen.branches for name in seen.branches[layer].feeding}
+    needed = next((name for name in dropped if name not in feeding and name not in seen.branches), None)
+    if needed is not None:
+        raise InputError(why_not_dropped(needed, f"plan {plan!r}", seen.branches))
+    idle = {name for name in feeding if name in named or precisions.get(name, FULL) != FULL}
+    return {name: DROPPED if name in idle else precision for name, precision in precisions.items()}
+
+
+def why_not_dropped(layer: str, where: str, branches: Collection[str]) -> str:
+    """What to say of 0 bits for a layer that is needed."""
+    can = f"those are {', '.join(branches)}" if branches else "this network has none"
+    return f"{where} gives {layer!r} 0 bits, which only the last layer of a residual branch can have; {can}"
 
 
 def _ends(seen: Trace, layers: Sequence[str]) -> dict[str, str]:

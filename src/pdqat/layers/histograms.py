@@ -37,7 +37,7 @@ class Histogram:
 def weight_histogram(layer: PrecisionLayer, plan: BitPlan) -> Histogram:
     """Of a layer's weights in full precision, and of what a plan makes of them; the network has to be evaluating."""
     bits = plan[layer.name].weight
-    grid = None if bits is None else quantizers_of(layer, plan).weight.codes(layer.rows, bits)
+    grid = None if not bits else quantizers_of(layer, plan).weight.codes(layer.rows, bits)
     return histogram(precise(layer.full_weight()), grid)
 
 

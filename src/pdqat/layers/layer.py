@@ -64,6 +64,8 @@ class PrecisionLayer(Summand):
         if plan is None:
             return self.in_full(input)
         precision = plan[self.name]
+        if precision.is_dropped:
+            return self.no_output(input)
         live = self.state.gradient is not Gradient.NORMS or plan.name not in self.roundings_behind
         bias = self.bias if live or self.bias is None else self.bias.detach()
         if precision == FULL:
@@ -87,10 +89,16 @@ class PrecisionLayer(Summand):
         """The layer's operation in full precision."""
         return self.operate(input, self.full_weight(), self.bias)
 
+    def no_output(self, input: Tensor) -> Tensor:  # noqa: A002
+        """Zeros in the shape of the layer's output, which is worked out without computing it."""
+        with torch.no_grad():
+            like = self._operate(input.to("meta"), self.rows.to("meta"), None)
+        return input.new_zeros(like.shape, dtype=self.weight.dtype)
+
     @classmethod
     def allowed(cls, precision: Precision) -> Precision:
         """What the layer can have of a precision: indices that it reads are not rounded."""
-        return Precision(precision.weight, None) if cls.weights_only else precision
+        return Precision(precision.weight, None) if cls.weights_only and not precision.is_dropped else precision
 
     @property
     def quantizer(self) -> Quantizer | None:
@@ -115,10 +123,17 @@ class PrecisionLayer(Summand):
         """The weight that the network uses under a plan, in rows."""
         view = self.views[plan.name]
         assert isinstance(view, LayerQuantizers)
+        if plan[self.name].is_dropped:
+            return torch.zeros_like(self.rows)
         return view.low_weight(self.rows, plan[self.name])
 
     def attach_quantizers_(self, plan: BitPlan) -> None:
         """Give the layer modules that round what it reads and, if it is added to others, what it makes."""
+        if plan[self.name].is_dropped:
+            if self.bias is not None:
+                with torch.no_grad():
+                    self.bias.zero_()
+            return
         if self.quantizer is not None and (bits := plan[self.name].activation) is not None:
             view = self.views[plan.name]
             assert isinstance(view, LayerQuantizers)
@@ -176,7 +191,7 @@ class PrecisionLayer(Summand):
     def _reader(self, plan: BitPlan) -> Reader | None:
         """Of the layers that round this one's output, the one with the fewest bits, whose rounding is the coarsest."""
         bits = {name: plan[name].activation for name in self.readers}
-        rounding = sorted((its_bits, name) for name, its_bits in bits.items() if its_bits is not None)
+        rounding = sorted((its_bits, name) for name, its_bits in bits.items() if its_bits)
         if not rounding:
             return None
         _, name = rounding[0]
@@ -213,6 +228,11 @@ class PrecisionLayer(Summand):
         """
         for candidate in candidates.precisions:
             precision = self.allowed(candidate)
+            if precision.is_dropped:
+                read = given if self.weights_only else view.activation.full(given)
+                nothing = torch.zeros_like(output)
+                self._record_twin(candidate_name(self.name, candidate), plan, read, nothing, nothing - output)
+                continue
             is_own = precision == plan[self.name]
             tried = view if is_own else candidates.quantizers(self.name, precision, given, self.rows)
             with torch.no_grad():

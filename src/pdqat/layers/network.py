@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pdqat.batches import each_tensor, on_device
 from pdqat.errors import InputError
 from pdqat.layers.block import BlockTwin
+from pdqat.layers.branches import Branch
 from pdqat.layers.coverage import Coverage
 from pdqat.layers.interface import Interface
 from pdqat.layers.layer import PrecisionLayer
@@ -38,6 +39,8 @@ class Preparation:
     """Of the tensor that is compared, for the example."""
     tied_norms: bool
     integer_sums: bool
+    branches: Mapping[str, Branch]
+    """By layer that can be dropped, what goes with it."""
 
     def example_on(self, device: torch.device) -> Any:
         """The example on a device."""

@@ -24,6 +24,8 @@ class PrecisionNorm(_BatchNorm, Summand):
 
     name: str
     views: nn.ModuleDict
+    ends_branch_of: str | None
+    """The layer without which this norm, which follows it at the end of a residual branch, makes zeros."""
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
         """The norm under the network's current view."""
@@ -37,6 +39,8 @@ class PrecisionNorm(_BatchNorm, Summand):
         plan = self.state.plan
         if plan is None:
             return self.in_full(input)
+        if self._is_dropped(plan):
+            return torch.zeros_like(input)
         view = self.views[plan.name]
         assert isinstance(view, _BatchNorm)
         recorder = self.state.recorder
@@ -54,6 +58,9 @@ class PrecisionNorm(_BatchNorm, Summand):
         if self._shared:
             return by_all_shares(self, input, track=False)
         return F.batch_norm(input, None, None, self.weight, self.bias, training=True, eps=self.eps)
+
+    def _is_dropped(self, plan: BitPlan) -> bool:
+        return self.ends_branch_of is not None and plan[self.ends_branch_of].is_dropped
 
     @property
     def _shared(self) -> bool:
@@ -86,6 +93,11 @@ class PrecisionNorm(_BatchNorm, Summand):
             own = getattr(self, key)
             if own is not value:
                 own.copy_(value)
+        if self._is_dropped(plan):
+            for offset in (self.running_mean, self.bias):
+                if offset is not None:
+                    offset.zero_()
+            return
         self.attach_sum_quantizer_(plan)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
@@ -104,11 +116,12 @@ class PrecisionNorm(_BatchNorm, Summand):
         norm.__class__ = cls
         assert isinstance(norm, cls)
         norm.name, norm.state, norm.views, norm.sums = name, state, nn.ModuleDict(), nn.ModuleDict()
+        norm.ends_branch_of = None
         return norm
 
     def restore_(self) -> None:
         """Make it a plain norm again, in place, as the full-precision view has it."""
-        for attribute in ("name", "state", "views", "sums"):
+        for attribute in ("name", "state", "views", "sums", "ends_branch_of"):
             delattr(self, attribute)
         self.__class__ = _plain_class(self)
 

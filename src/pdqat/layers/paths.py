@@ -18,6 +18,8 @@ class LayerCall:
     entering: tuple["LayerCall", ...] = ()
     reads: set["LayerCall"] = field(default_factory=set, compare=False)
     """The calls whose outputs it reads, without a call in between."""
+    given: Any = field(default=None, compare=False, repr=False)
+    """Autograd's node of what it reads."""
 
 
 def sources(node: Any, made: "Mapping[Any, LayerCall]") -> "set[LayerCall]":
@@ -65,8 +67,13 @@ def added_into(node: Any, made: Mapping[Any, LayerCall]) -> Iterator[LayerCall]:
         seen.add(node)
         if node in made:
             yield made[node]
-        elif type(node).__name__ == "AddBackward0" and node._saved_alpha == 1:
+        elif is_sum(node):
             nodes.extend(parent for parent, _ in node.next_functions)
+
+
+def is_sum(node: Any) -> bool:
+    """Whether a node adds up two terms as they are."""
+    return type(node).__name__ == "AddBackward0" and bool(node._saved_alpha == 1)
 
 
 def streams_of(ends: list[Any], made: Mapping[Any, LayerCall]) -> list[frozenset[str]]:
@@ -97,7 +104,7 @@ def _terms(node: Any, made: Mapping[Any, LayerCall], known: dict[Any, set[str | 
         keeps_multiples = kind in _KEEP_MULTIPLES or (kind in _CLAMPS and _clamps_at_0_and_1(node))
         if node in made:
             known[node] = {made[node].name}
-        elif kind == "AddBackward0" and node._saved_alpha == 1:
+        elif is_sum(node):
             known[node] = set().union(*(_terms(parent, made, known) for parent in parents))
         else:
             known[node] = _terms(parents[0], made, known) if keeps_multiples else {None}
@@ -122,24 +129,31 @@ def read_through(node: Any, made: Mapping[Any, LayerCall]) -> tuple[LayerCall, C
     while node is not None and node not in made:
         kind = type(node).__name__
         parents = [parent for parent, _ in node.next_functions if parent is not None]
-        if kind in _CLIPS:
-            clip = clip.after(_clip_of(node))
-        elif kind.rstrip("0123456789").removesuffix("Backward") not in _TAKE_VALUES:
+        if is_clip(node):
+            clip = clip.after(clip_of(node))
+        elif kind.rstrip("0123456789").removesuffix("Backward") not in TAKE_VALUES:
             return None
         node = parents[0] if len(parents) == 1 else None
     return None if node is None else (made[node], clip)
 
 
 _CLIPS = {"ReluBackward0", "ClampBackward1", "ClampMinBackward0", "ClampMaxBackward0", "HardtanhBackward0"}
-_TAKE_VALUES = {
+TAKE_VALUES = {
     *("View", "UnsafeView", "Clone", "ToCopy", "Transpose", "T", "Permute", "Squeeze", "Unsqueeze", "Expand"),
     *("Slice", "Select", "Split", "Unbind", "Index", "IndexSelect", "Flip", "Roll", "PixelShuffle", "ChannelShuffle"),
     *("MaxPool2DWithIndices", "MaxPool3DWithIndices", "AdaptiveMaxPool2D", "AdaptiveMaxPool3D", "Amax", "Max"),
     *("ConstantPadNd", "UpsampleNearest1D", "UpsampleNearest2D", "UpsampleNearest3D", "Repeat"),
 }
+"""Functions that make no new values, but for a constant around an image."""
 
 
-def _clip_of(node: Any) -> Clip:
+def is_clip(node: Any) -> bool:
+    """Whether a node is ReLU or clips at fixed numbers."""
+    return type(node).__name__ in _CLIPS
+
+
+def clip_of(node: Any) -> Clip:
+    """What such a node does."""
     if type(node).__name__ == "ReluBackward0":
         return Clip(low=0.0)
     low, high = (

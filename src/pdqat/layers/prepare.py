@@ -85,7 +85,14 @@ def prepare(
         join_(model)
         raise
     preparation = Preparation(
-        example, next(model.parameters()).dtype, scheme, interface, seen.output_shape, tied_norms, integer_sums
+        example,
+        next(model.parameters()).dtype,
+        scheme,
+        interface,
+        seen.output_shape,
+        tied_norms,
+        integer_sums,
+        seen.branches,
     )
     net = Network(model, ViewState(), plans, candidates.left_alone, preparation)
     try:
@@ -126,8 +133,10 @@ def _check_example(example: Any) -> None:
 def _convert(net: Network, candidates: Candidates, norms: Mapping[str, nn.Module], seen: Trace) -> None:
     """Change the classes of layers and norms, and give them their quantisers, set on the example."""
     how, plans = net.preparation, list(net.plans.values())
+    last_of = {norm: layer for layer, branch in how.branches.items() for norm in branch.norms}
     for name, module in norms.items():
         norm = NORMS[type(module)].convert_(module, name, net.state)
+        norm.ends_branch_of = last_of.get(name)
         for plan in plans:
             norm.add_view(plan.name, how.tied_norms)
     with evaluating(net.model):  # spectral norms change with every look at a weight in training mode
@@ -173,7 +182,7 @@ def _round_sums(net: Network, streams: Iterable[frozenset[str]]) -> None:
 
 def _rounds_after(name: str, plan: BitPlan, calls: Sequence[str]) -> bool:
     """Whether some call after the layer's first one rounds its input."""
-    return name not in calls or any(plan[later].activation is not None for later in calls[calls.index(name) + 1 :])
+    return name not in calls or any(plan[later].activation for later in calls[calls.index(name) + 1 :])
 
 
 @torch.no_grad()

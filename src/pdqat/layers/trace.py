@@ -17,6 +17,7 @@ from torch.utils.hooks import RemovableHandle
 
 from pdqat.batches import tensors_in
 from pdqat.errors import InputError
+from pdqat.layers.branches import Branch, branches
 from pdqat.layers.clip import Clip
 from pdqat.layers.interface import Interface
 from pdqat.layers.modes import WholeGraph, differentiable
@@ -53,6 +54,8 @@ class Trace:
     """Layers and norms whose outputs are added up, directly or behind ReLU, clip at 0 and 1 or maximum pooling: those
     of one set add into the same sums. Sums with other terms are left out."""
 
+    branches: dict[str, Branch] = field(default_factory=dict)
+    """By layer that the network can do without, what goes with it."""
     output_shape: tuple[int, ...] = ()
     """Of the tensor that is compared, for the example."""
 
@@ -113,7 +116,7 @@ def _traced(
             readers = result.readers[call.name]
             readers[name] = clip.widened(readers.get(name, clip))
         result.calls.append(name)
-        calls.append(LayerCall(len(calls), name, reads=sources(given.grad_fn, made)))
+        calls.append(LayerCall(len(calls), name, reads=sources(given.grad_fn, made), given=given.grad_fn))
         if output.grad_fn is None:
             result.hidden.add(name)
             return
@@ -126,7 +129,7 @@ def _traced(
         ends.append(given.grad_fn)
         terms = [call for call in added_into(given.grad_fn, made) if call.name in layers]
         entering = tuple(term for term in terms if term.number not in at_a_norm)
-        calls.append(LayerCall(len(calls), name, entering, sources(given.grad_fn, made)))
+        calls.append(LayerCall(len(calls), name, entering, sources(given.grad_fn, made), given.grad_fn))
         at_a_norm.update(term.number for term in terms)
         if output.grad_fn is not None:
             made[output.grad_fn] = calls[-1]
@@ -172,6 +175,9 @@ def _traced(
     can_round = {node: call for node, call in made.items() if call.name in layers or call.name in norms}
     result.streams = streams_of([*ends, output.grad_fn], can_round)
     _mark_ends(result, calls, [call for call in calls if call.name not in norms], sources(output.grad_fn, made))
+    if not result.hidden:
+        returned_nodes = [tensor.grad_fn for tensor in tensors_in(returned)] + [output.grad_fn]
+        result.branches = branches(returned_nodes, made, calls, layers, norms)
     result.output_shape = tuple(output.shape)
     return result
 

@@ -67,7 +67,8 @@ def completed(net: Network, plan: Plan) -> BitPlan:
         )
     new = BitPlan(plan.name, {**before.precisions, **plan.precisions})
     if not new.low_layers:
-        raise InputError(f"the plan {plan.name!r} leaves every layer in full precision; at least one must be low")
+        rest = "in full precision or dropped" if new.dropped_layers else "in full precision"
+        raise InputError(f"the plan {plan.name!r} leaves every layer {rest}; at least one must be low")
     return new
 
 

@@ -78,18 +78,24 @@ def _planned(subject: Subject, view: str, precisions: dict[str, str], sizes: dic
             PlannedLayer(
                 name,
                 str(precision),
-                precision.weight or FULL_BITS,
-                precision.activation or FULL_BITS,
+                FULL_BITS if precision.weight is None else precision.weight,
+                FULL_BITS if precision.activation is None else precision.activation,
                 None if size is None else size.parameters,
                 None if size is None else size.operations,
                 costs.get(name),
-                left_alone.get(name, "full precision by the plan") if precision == FULL else "",
+                _why(precision, left_alone.get(name, "full precision by the plan")),
             )
         )
     counted = {name: sizes[name] for name in precisions if name in sizes}
     parsed = {name: Precision.parse(bits) for name, bits in precisions.items()}
     average = plan_uses(Unit.BITS, parsed, counted) if counted else None
     return PlannedView(view, layers, average, sum(costs.values()) if costs else None)
+
+
+def _why(precision: Precision, in_full: str) -> str:
+    if precision.is_dropped:
+        return "dropped by the plan"
+    return in_full if precision == FULL else ""
 
 
 def _costs(subject: Subject, view: str) -> dict[str, float]:

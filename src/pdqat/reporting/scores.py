@@ -69,8 +69,10 @@ def _with_halves(subject: Subject, scores: Scores) -> Scores:
 
 
 def _weights_only(plan: BitPlan) -> BitPlan:
-    return BitPlan(plan.name, {layer: Precision(bits.weight, None) for layer, bits in plan.precisions.items()})
+    halves = {layer: Precision(plan[layer].weight, None) for layer in plan.low_layers}
+    return BitPlan(plan.name, {**plan.precisions, **halves})
 
 
 def _activations_only(plan: BitPlan) -> BitPlan:
-    return BitPlan(plan.name, {layer: Precision(None, bits.activation) for layer, bits in plan.precisions.items()})
+    halves = {layer: Precision(None, plan[layer].activation) for layer in plan.low_layers}
+    return BitPlan(plan.name, {**plan.precisions, **halves})

@@ -155,6 +155,7 @@ class OfferForm(Struct):
     sizes: dict[str, SizeForm]
     before: dict[str, str]
     excluded: list[str]
+    branches: dict[str, list[str]] | UnsetType = UNSET
 
 
 class PlanForm(Struct, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from pdqat.allocation.offer import Offer
 from pdqat.allocation.prices import Price
 from pdqat.errors import InputError
 from pdqat.layers.sizes import LayerSize
-from pdqat.precision import Precision
+from pdqat.precision import DROPPED, Precision
 from pdqat.runs.folder import Run
 
 
@@ -37,6 +37,7 @@ def write_offer(run: Run, offered: Offer, asked: Mapping[str, Any]) -> None:
             "sizes": {layer: asdict(size) for layer, size in offered.sizes.items()},
             "before": {layer: str(precision) for layer, precision in offered.before.items()},
             "excluded": offered.excluded,
+            "branches": {layer: list(feeding) for layer, feeding in offered.branches.items()},
         }
     )
 
@@ -49,6 +50,11 @@ def read_offer(run: Run, asked: Mapping[str, Any]) -> Offer | None:
     named = stored["before"].keys()
     if not (stored["costs"].keys() == stored["sizes"].keys() <= named and stored["prices"].keys() <= named):
         raise InputError(f"{run.offer_file} is damaged: it does not speak of the same layers throughout")
+    branches = stored.get("branches", {})  # an older file has none
+    if not all({layer, *feeding} <= stored["costs"].keys() for layer, feeding in branches.items()) or not all(
+        str(DROPPED) in stored["costs"][layer] for layer in branches
+    ):
+        raise InputError(f"{run.offer_file} is damaged: it drops layers that it does not offer to drop")
     try:
         return Offer(
             stored["by"],
@@ -63,6 +69,7 @@ def read_offer(run: Run, asked: Mapping[str, Any]) -> Offer | None:
             {layer: LayerSize(**size) for layer, size in stored["sizes"].items()},
             {layer: Precision.parse(text) for layer, text in stored["before"].items()},
             stored["excluded"],
+            branches,
         )
     except InputError as error:
         raise InputError(f"{run.offer_file} is damaged: {error}") from error

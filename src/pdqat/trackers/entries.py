@@ -57,7 +57,7 @@ def histograms_of(problem: Problem) -> dict[str, Bars]:
     with evaluating(net):
         for view, plan in net.plans.items():
             for name, layer in net.layers.items():
-                if plan[name].weight is not None:
+                if plan[name].weight:
                     histogram = weight_histogram(layer, plan)
                     found[f"weights/{view}/{name}"] = _weights(histogram)
                     found[f"levels/{view}/{name}"] = _levels(histogram)

@@ -27,7 +27,7 @@ def flat_inputs(net: Network) -> list[str]:
 def _look(net: Network, plan: BitPlan, flat: dict[str, bool]) -> None:
     def look(layer: PrecisionLayer, given: tuple[Any, ...]) -> None:
         precision = plan[layer.name]
-        if precision.activation is None or not given or not isinstance(given[0], Tensor) or given[0].numel() < 2:
+        if not precision.activation or not given or not isinstance(given[0], Tensor) or given[0].numel() < 2:
             return
         view = layer.views[plan.name]
         assert isinstance(view, LayerQuantizers)

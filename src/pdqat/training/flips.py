@@ -104,7 +104,7 @@ def quantized_weights(net: Network) -> list[QuantizedWeight]:
     with evaluating(net):
         for name, layer in net.layers.items():
             bits = plan[name].weight
-            if bits is not None:
+            if bits:
                 view = layer.views[plan.name]
                 assert isinstance(view, LayerQuantizers)
                 by_weight.setdefault(layer.weight, QuantizedWeight(layer, view.weight, bits))
@@ -113,7 +113,7 @@ def quantized_weights(net: Network) -> list[QuantizedWeight]:
 
 def check_weights(plan: BitPlan) -> None:
     """Raise InputError if a plan quantises none."""
-    if all(precision.weight is None for precision in plan.precisions.values()):
+    if not any(precision.weight for precision in plan.precisions.values()):
         raise InputError(f"flip_rate is a part of quantised weights, and the plan {plan.name!r} has none")
 
 

@@ -44,7 +44,7 @@ def _raised(own: BitPlan, to: Precision) -> BitPlan:
     """The plan with that precision in every layer that has fewer bits; what is in full precision stays so."""
     name = BitPlan.uniform(to, []).name if to.lowest_bits else own.name
     raised = {
-        layer: Precision(_more(its.weight, to.weight), _more(its.activation, to.activation))
+        layer: its if its.is_dropped else Precision(_more(its.weight, to.weight), _more(its.activation, to.activation))
         for layer, its in own.precisions.items()
     }
     return BitPlan(name, raised)

@@ -50,7 +50,7 @@ class Replanning:
         self._rules = {pattern: Precision.parse(precision) for pattern, precision in (layers or {}).items()}
         if not self.at or not all(0 < part < 1 for part in self.at):
             raise InputError(f"bits are chosen after parts of the epochs, above 0 and below 1, not {list(self.at)}")
-        if any(precision.weight is None for precision in self._candidates):
+        if any(not precision.weight for precision in self._candidates):
             raise InputError(
                 "the bits to choose from must be precisions with quantised weights: others leave no multiplier to go by"
             )
@@ -109,8 +109,8 @@ class Replanning:
     def _choices(self, problem: Problem) -> dict[str, list[Precision]]:
         """What each layer that the budget counts may be given; full precision in the starting plan stays."""
         plan, counted = problem.net.only_plan("spend a budget"), self._sizes(problem)
-        quantized = [layer for layer in counted if plan[layer].weight is not None]
-        pinned = {pattern: precision for pattern, precision in self._rules.items() if precision.weight is not None}
+        quantized = [layer for layer in counted if plan[layer].weight]
+        pinned = {pattern: precision for pattern, precision in self._rules.items() if precision.weight}
         return {layer: [plan[layer]] for layer in counted} | choices(quantized, self._candidates, pinned)
 
     def _sizes(self, problem: Problem) -> dict[str, LayerSize]:
