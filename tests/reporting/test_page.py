@@ -120,6 +120,7 @@ def test_a_metric_of_ones_own_judges_all_views(tmp_path: Path) -> None:
         ({"batches": iter(batches())}, "ends after one pass"),
         ({"history": [1]}, "what pdqat.fit returned, not a list"),
         ({"path": 3}, "named by text or a path"),
+        ({"path": Path("no/such/folder/mine.html")}, "there is no folder no/such/folder to write mine.html into"),
     ],
 )
 def test_report_refuses_what_it_cannot_report_on(
@@ -129,6 +130,13 @@ def test_report_refuses_what_it_cannot_report_on(
     with pytest.raises(InputError, match=complaint):
         pdqat.report(**given)  # type: ignore[arg-type]
     assert not (tmp_path / "mine.html").exists()
+
+
+def test_a_report_is_written_over_no_file_of_a_run(tmp_path: Path, history: History) -> None:
+    (tmp_path / "config.toml").write_text("epochs = 1\n")
+    with pytest.raises(InputError, match=r"config\.toml is a file of a run"):
+        pdqat.report(history.problem, batches(), tmp_path / "config.toml")
+    assert (tmp_path / "config.toml").read_text() == "epochs = 1\n"
 
 
 def test_a_report_leaves_the_problem_as_it_was(tmp_path: Path) -> None:

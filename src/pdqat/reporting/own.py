@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pdqat.batches import Batches, check_repeatable
 from pdqat.deployment.report import ExportReport
-from pdqat.disk import as_path, write_atomically
+from pdqat.disk import as_path, check_target, write_atomically
 from pdqat.errors import InputError
 from pdqat.metric import MetricLike
 from pdqat.reporting.about import about_training
@@ -13,6 +13,7 @@ from pdqat.reporting.gather import Tell, document
 from pdqat.reporting.page import render
 from pdqat.reporting.subject import Sampled, Subject
 from pdqat.runs.exports_file import export_entry
+from pdqat.runs.folder import check_no_file_of_a_run
 from pdqat.task import Problem, check_problem
 from pdqat.training.history import History
 from pdqat.training.summary import summarize
@@ -67,6 +68,7 @@ def report(
     """
     check_problem(problem)
     file = as_path(path, "the report")
+    check_place(file)
     if history is not None and not isinstance(history, History):
         raise InputError(f"history is what pdqat.fit returned, not a {type(history).__name__}")
     check_repeatable(batches, "batches")
@@ -89,6 +91,14 @@ def report(
     )
     write_page(file, [subject], tell)
     return file
+
+
+def check_place(path: Path) -> None:
+    """Refuse a file that can't be written, or that a run needs, before anything is gathered for it."""
+    check_no_file_of_a_run(path)
+    check_target(path)
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to write {path.name} into")
 
 
 def write_page(path: Path, subjects: Sequence[Subject], tell: Tell) -> None:
