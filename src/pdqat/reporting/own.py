@@ -1,17 +1,23 @@
 """`pdqat.report`: the page of a problem of one's own."""
 
-from collections.abc import Sequence
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pdqat.batches import Batches, check_repeatable
+from pdqat.batches import Batches, check_repeatable, tensors_in
 from pdqat.deployment.report import ExportReport
+from pdqat.description import describe
 from pdqat.disk import as_path, check_target, write_atomically
 from pdqat.errors import InputError
 from pdqat.metric import MetricLike
 from pdqat.reporting.about import about_training
 from pdqat.reporting.gather import Tell, document
 from pdqat.reporting.page import render
-from pdqat.reporting.subject import Sampled, Subject
+from pdqat.reporting.subject import Provenance, Sampled, Subject
 from pdqat.runs.exports_file import export_entry
 from pdqat.runs.folder import check_no_file_of_a_run
 from pdqat.task import Problem, check_problem
@@ -76,6 +82,7 @@ def report(
     if not len(validation):
         raise InputError("there is no sample to report on: the batches are empty")
     summary = summarize(problem, metric, batches, None, {}) if history is None else history.summary
+    configuration = describe(problem)
     subject = Subject(
         name,
         summary,
@@ -85,12 +92,35 @@ def report(
         training=Sampled() if training is None else Sampled.of(training),
         classes=tuple(classes),
         metric=metric,
-        about={"model": type(problem.net.model).__name__, **about_training(summary)},
         exports={export.path.name: export_entry(export.path, export) for export in exports},
+        provenance=Provenance(_program(), json.dumps(configuration, indent=2)),
         thorough=thorough,
+        is_own=True,
     )
-    write_page(file, [subject], tell)
+    write_page(file, [replace(subject, about=_about(subject, configuration))], tell)
     return file
+
+
+def _about(subject: Subject, configuration: Mapping[str, Any]) -> dict[str, str]:
+    """What was trained and on what."""
+    inputs, _ = subject.validation.batches[0]
+    samples = f"{subject.validation.size} to validate on"
+    if len(subject.training):
+        samples = f"{subject.training.size} to train on, {samples}"
+    shapes = (" x ".join(map(str, tensor.shape[1:])) or "1" for tensor in tensors_in(inputs) if tensor.dim())
+    quantizer = configuration["quantizer"]
+    return {
+        "model": type(subject.problem.net.model).__name__,
+        "samples": ", ".join([samples, *shapes]),
+        "loss": configuration["loss"],
+        "quantiser": quantizer if isinstance(quantizer, str) else " ".join(quantizer.values()),
+        **about_training(subject.summary),
+    }
+
+
+def _program() -> list[str]:
+    """The script that runs, as it was started; nothing of an interactive session."""
+    return [shlex.join(["python", *sys.argv])] if hasattr(sys.modules["__main__"], "__file__") else []
 
 
 def check_place(path: Path) -> None:
