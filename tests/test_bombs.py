@@ -1,6 +1,7 @@
 """Small files that stand for something huge are refused before it is made."""
 
 import gzip
+import json
 import os
 import tarfile
 import threading
@@ -16,12 +17,15 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 
+from command_line import refusal
+from finished_run import finished_run
 from pdqat.data.cifar_files import CIFAR10_BINARY, read
 from pdqat.deployment.formats import format_of
 from pdqat.deployment.runtimes import read_model
 from pdqat.errors import InputError
 from pdqat.patience import within
 from pdqat.runs.checkpoints import load_example, save_example
+from pdqat.runs.folder import Run
 
 LONG = 1 << 26
 """Bytes of a name: more than there should be in memory at once."""
@@ -96,6 +100,47 @@ def test_a_torch_file_that_is_an_archive_with_a_long_name(example: Path) -> None
 def test_a_pipe_in_place_of_a_torch_file(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "example.pt")
     refused(tmp_path / "example.pt")
+
+
+@pytest.fixture
+def finished_by_hand(tmp_path: Path) -> Run:
+    return finished_run(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "seal.json", "summary.json"])
+@pytest.mark.parametrize("is_pipe", [True, False], ids=["pipe", "device"])
+def test_a_stream_among_the_files_of_a_run(
+    finished_by_hand: Run, capsys: pytest.CaptureFixture[str], name: str, is_pipe: bool
+) -> None:
+    """It would never end."""
+    file = finished_by_hand.path / name
+    file.unlink(missing_ok=True)
+    if is_pipe:
+        os.mkfifo(file)
+    else:
+        file.symlink_to("/dev/zero")
+    refusal(capsys, "report", finished_by_hand.path)
+
+
+def test_a_stream_in_place_of_an_exported_file(finished_by_hand: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    noted = {"/dev/zero": {"bytes": 1, "sha256": "0" * 64}}
+    (finished_by_hand.path / "exports.json").write_text(json.dumps(noted))
+    assert "/dev/zero is no regular file" in refusal(capsys, "report", finished_by_hand.path)
+
+
+@pytest.mark.parametrize("flag", ["--config", "--plan"])
+def test_a_device_that_never_ends_in_place_of_a_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    with in_little_memory():
+        said = refusal(capsys, "train", flag, "/dev/zero", "--out", tmp_path / "run")
+    assert said == "pdqat: /dev/zero is larger than 1 MB, which no such file is\n"
+
+
+def test_a_configuration_from_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    threading.Thread(target=(tmp_path / "pipe").write_text, args=["epochs = 0\n"]).start()
+    assert "epochs must be" in refusal(capsys, "train", "--config", tmp_path / "pipe", "--out", tmp_path / "run")
 
 
 def packed(write: Callable[[gzip.GzipFile], object], path: Path) -> None:

@@ -16,6 +16,9 @@ if sys.platform != "win32":
 
 from pdqat.errors import InputError
 
+LARGEST = 2**31
+"""In bytes, of the files that are read at once; no run and no graph comes near it."""
+
 
 def as_path(given: object, what: str) -> Path:
     """What names a file or folder, as a path."""
@@ -33,6 +36,22 @@ def is_name(text: str) -> bool:
     (True, False, False, False)
     """
     return bool(text) and "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def read_file(path: Path, largest: int = LARGEST, streams: bool = False) -> bytes:
+    """The content of a regular file, or of a stream too where somebody may hand one over; no more than the largest.
+
+    A pipe or a device among the files of a stranger would never end.
+    """
+    about = path.stat()
+    if not stat.S_ISREG(about.st_mode) and not stat.S_ISDIR(about.st_mode) and not streams:
+        raise InputError(f"{path} is no regular file, but a pipe or a device")
+    if about.st_size <= largest:
+        with path.open("rb") as file:
+            content = file.read(largest + 1) if streams else file.read()
+        if len(content) <= largest:
+            return content
+    raise InputError(f"{path} is larger than {largest / 2**20:,.0f} MB, which no such file is")
 
 
 def write_atomically(path: Path, content: bytes) -> None:

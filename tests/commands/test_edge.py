@@ -187,6 +187,16 @@ def test_nothing_is_written_over_a_file_of_a_run(
     assert {path.name: path.read_bytes() for path in run.path.iterdir()} == before
 
 
+@pytest.mark.parametrize("command", [["plan", "--budget", "2 bits"], ["report"]], ids=["plan", "report"])
+def test_links_in_a_circle_are_no_place_to_write_to(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    (tmp_path / "one").symlink_to("other")
+    (tmp_path / "other").symlink_to("one")
+    said = refusal(capsys, command[0], run.path, *command[1:], "--out", tmp_path / "one")
+    assert "one: Too many levels of symbolic links" in said
+
+
 def test_a_folder_that_appears_has_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

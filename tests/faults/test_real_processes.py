@@ -5,6 +5,7 @@ import random
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -36,6 +37,12 @@ def ended(command: Sequence[str]) -> Ended:
     return Ended(done.returncode, done.stdout, done.stderr, 0, 0.0)
 
 
+def has_begun(process: subprocess.Popen[str]) -> bool:
+    """Whether the command heeds SIGTERM, which is the first thing that it does."""
+    caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
 def continue_and_compare(run: Run, undisturbed: Run) -> None:
     if not run.summary_file.exists():
         command = ["train", *OWN_CODE, "--resume"] if run.config_file.exists() else [*TRAIN, "--out"]
@@ -56,10 +63,10 @@ def test_a_signal_at_any_moment(choice: random.Random, trained: tuple[Run, Span]
         text=True,
         preexec_fn=heed_interrupts,
     )
-    while choice.random() < 0.9 and not run.config_file.exists() and process.poll() is None:
+    is_early, seconds, number = choice.random() < 0.5, choice.uniform(0, 4), choice.choice(SIGNALS)
+    while not (has_begun(process) and (is_early or run.config_file.exists())) and process.poll() is None:
         time.sleep(0.01)
-    time.sleep(choice.uniform(0.5, 4))
-    number = choice.choice(SIGNALS)
+    time.sleep(seconds)
     process.send_signal(number)
     output, errors = process.communicate()
     print(number.name, process.returncode)

@@ -11,15 +11,17 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from torch.utils.data import DataLoader, TensorDataset
 
 import pdqat
 from pdqat import models
+from pdqat.description import describe
 from pdqat.errors import InputError
 from pdqat.reporting.gather import SECTIONS, document
 from pdqat.reporting.own import say_nothing
 from pdqat.reporting.page import embedded, render
 from pdqat.reporting.png import png
-from pdqat.reporting.subject import Subject
+from pdqat.reporting.subject import Sampled, Subject
 from pdqat.training.history import History
 from pdqat.training.summary import summarize
 from reported import SCRIPT, batches, problem
@@ -92,7 +94,20 @@ def test_report_writes_a_page_of_an_own_problem(tmp_path: Path, history: History
     assert run["name"] == "mine"
     assert len(run["history"]["epochs"]) == len(history.epochs)
     assert set(run["missing"]) == {"frontier", "verification"}
+    assert "`exports=[...]`" in run["missing"]["verification"], "a command would be of no use"
+    assert run["about"]["model"] == type(history.problem.net.model).__name__
+    assert run["about"]["samples"] == "48 to train on, 48 to validate on, 1 x 6 x 6"
+    assert run["about"]["loss"] == "cross_entropy"
+    assert json.loads(run["provenance"]["configuration"]) == describe(history.problem)
     assert [text.partition(": ")[2] for text in told] == list(SECTIONS)
+
+
+@pytest.mark.parametrize("samples", [3, 5, 6, 1234])
+def test_samples_are_counted_without_going_through_a_loader(samples: int) -> None:
+    images = torch.zeros(samples, 1)
+    loader = DataLoader(TensorDataset(images, images), batch_size=2)
+    assert Sampled.of(loader, 5).size == f"{samples:,}"
+    assert Sampled.of(list(loader), 5).size == (f"{samples:,}" if samples <= 5 else "more than 5")
 
 
 def test_report_needs_no_history(tmp_path: Path) -> None:
@@ -120,6 +135,7 @@ def test_a_metric_of_ones_own_judges_all_views(tmp_path: Path) -> None:
         ({"batches": iter(batches())}, "ends after one pass"),
         ({"history": [1]}, "what pdqat.fit returned, not a list"),
         ({"path": 3}, "named by text or a path"),
+        ({"path": Path("no/such/folder/mine.html")}, "there is no folder no/such/folder to write mine.html into"),
     ],
 )
 def test_report_refuses_what_it_cannot_report_on(
@@ -129,6 +145,13 @@ def test_report_refuses_what_it_cannot_report_on(
     with pytest.raises(InputError, match=complaint):
         pdqat.report(**given)  # type: ignore[arg-type]
     assert not (tmp_path / "mine.html").exists()
+
+
+def test_a_report_is_written_over_no_file_of_a_run(tmp_path: Path, history: History) -> None:
+    (tmp_path / "config.toml").write_text("epochs = 1\n")
+    with pytest.raises(InputError, match=r"config\.toml is a file of a run"):
+        pdqat.report(history.problem, batches(), tmp_path / "config.toml")
+    assert (tmp_path / "config.toml").read_text() == "epochs = 1\n"
 
 
 def test_a_report_leaves_the_problem_as_it_was(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_the_frontier_names_the_best_plan_the_thrifty_one_and_the_trained_one(re
 
 
 def test_a_quick_report_computes_no_frontier(reported: Subject) -> None:
-    with pytest.raises(InputError, match="pdqat plan --frontier"):
+    with pytest.raises(InputError, match="`pdqat report RUN` does that"):
         frontier_of(replace(reported, frontier=None))
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -14,7 +15,7 @@ from counting import BATCHES, counting_problem
 from pdqat import Lagrangian
 from pdqat.errors import InputError
 from pdqat.layers import prepare
-from pdqat.runs.checkpoints import load_checkpoint, save_checkpoint
+from pdqat.runs.checkpoints import load_checkpoint, load_weights, save_checkpoint
 from pdqat.runs.folder import Run
 from pdqat.training.flat_inputs import flat_inputs
 from pdqat.training.gradients import LargestGradients
@@ -121,6 +122,27 @@ def test_weights_that_are_not_numbers_are_refused(name: str, tmp_path: Path) -> 
     save_checkpoint(run.best, state)
     with pytest.raises(InputError, match=f"best.pt holds what is not a number, in .*{name}"):
         pdqat.load(run.path, counting_problem().net.restore())
+
+
+@pytest.mark.parametrize("spoilt", [float("nan"), float("inf")])
+def test_a_model_that_is_not_of_numbers_is_refused_with_its_layer(spoilt: float) -> None:
+    problem = counting_problem()
+    with torch.no_grad():
+        dict(problem.net.model.named_parameters())["layers.2.weight"].view(-1)[0] = spoilt
+    with pytest.raises(InputError, match=r"the problem to train holds what is not a number, in .*layers\.2\.weight"):
+        pdqat.fit(problem, BATCHES, **HOW)
+
+
+@pytest.mark.parametrize("suffix", ["pt", "safetensors"])
+def test_weights_to_start_from_are_numbers(suffix: str, tmp_path: Path) -> None:
+    weights = {"stem.weight": torch.ones(2), "head.bias": torch.tensor([0.0, float("nan")])}
+    path = tmp_path / f"weights.{suffix}"
+    if suffix == "pt":
+        torch.save(weights, path)
+    else:
+        safetensors.torch.save_file(weights, path)
+    with pytest.raises(InputError, match=rf"weights\.{suffix} hold what is not a number, in head\.bias"):
+        load_weights(path)
 
 
 def test_a_mask_may_be_infinite(tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ import argparse
 from pathlib import Path
 
 from pdqat.config.new_run import Ready
-from pdqat.disk import check_target
 from pdqat.errors import InputError
 from pdqat.reporting.of_run import of_folders, of_training
-from pdqat.reporting.own import write_page
-from pdqat.runs.folder import Run, check_no_file_of_a_run
+from pdqat.reporting.own import check_place, write_page
+from pdqat.runs.folder import Run
 from pdqat.terminal import PlainConsole
 from pdqat.training.history import History
 
@@ -17,10 +16,7 @@ def run(options: argparse.Namespace) -> None:
     """Gather what there is of every run, and write the page."""
     alone = options.runs[0] if len(options.runs) == 1 else Path()
     path = options.out or Run(alone).report_file
-    check_no_file_of_a_run(path)
-    check_target(path)
-    if not path.parent.is_dir():
-        raise InputError(f"there is no folder {path.parent} to write {path.name} into")
+    check_place(path)
     console = PlainConsole()
     with console.status("opening the runs") as status:
         subjects = of_folders(options.runs, options.model, options.data)

@@ -15,11 +15,12 @@ from pdqat.config.presets import config_of, resolve_config
 from pdqat.config.problem import problem_of
 from pdqat.config.train_config import TrainConfig
 from pdqat.config.training import check_stages
+from pdqat.disk import read_file
 from pdqat.distributed import from_first, is_restarted, processes
 from pdqat.errors import InputError
 from pdqat.process import check_compiler
 from pdqat.runs.folder import Run, check_new
-from pdqat.runs.forms import read_toml
+from pdqat.runs.forms import LARGEST_TOML, read_toml
 from pdqat.runs.plan_file import PlanModel, check_model, read_plan
 from pdqat.task import Problem
 from pdqat.trackers.log import check_trackers
@@ -145,7 +146,7 @@ def _options(given: Given) -> dict[str, Any]:
 
 def _file(path: Path) -> dict[str, Any]:
     try:
-        return read_toml(path.read_bytes(), path)
+        return read_toml(read_file(path, LARGEST_TOML, streams=True), path)
     except OSError as error:
         raise InputError(f"can't read the configuration {path}: {error.strerror or error}") from error
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pdqat import telemetry
+from pdqat.disk import read_file
 from pdqat.errors import InputError
 from pdqat.patience import within
 
@@ -169,7 +170,7 @@ def read_model(core: Any, path: Path) -> Any:
     """A file in OpenVINO, which would try all of its other formats on an .xml of another kind."""
     refusal = f"{path} is damaged or not a model of OpenVINO's, or its .bin is missing"
     if path.suffix == ".xml":
-        content = path.read_bytes()
+        content = read_file(path)
         if not re.match(rb"\s*(<\?xml[^>]*>)?\s*<net\b", content[:1000]) or not _is_xml(content):
             raise InputError(refusal)
         if re.search(rb"<\w*body\b", content):

@@ -8,6 +8,7 @@ import msgspec
 
 from pdqat.config.presets import config_of
 from pdqat.config.train_config import Method
+from pdqat.disk import read_file
 from pdqat.errors import InputError
 from pdqat.experiments.cells import Cell
 from pdqat.experiments.protocol import Protocol
@@ -57,7 +58,7 @@ def written_entries(suite: str, protocol: Protocol, folder: Path) -> list[Entry]
 
 def _written(file: Path, protocol: Protocol) -> Entry:
     try:
-        entry: Entry = read_json(file.read_bytes(), WrittenForm, file)
+        entry: Entry = read_json(read_file(file), WrittenForm, file)
     except InputError as error:
         raise InputError(f"{error}; remove its folder to train it again") from error
     if entry["protocol"] != protocol.name:

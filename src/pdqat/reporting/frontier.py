@@ -49,7 +49,8 @@ def frontier_of(subject: Subject) -> Frontier:
     entries = subject.frontier
     if entries is None:
         if not subject.thorough:
-            raise InputError("it takes measuring many plans: `pdqat report RUN` does that, or `pdqat plan --frontier`")
+            does = "`thorough=True` does that" if subject.is_own else "`pdqat report RUN` does that"
+            raise InputError(f"it takes measuring many plans: {does}")
         judges = subject.held_out(JUDGES)
         offered = offer(subject.problem, judges, by="dual")  # which takes no time
         entries = frontier_entries(frontier(subject.problem, offered, subject.seen(), judges))

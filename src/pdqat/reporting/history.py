@@ -44,7 +44,7 @@ def history_of(subject: Subject) -> TrainingHistory:
     """Of the metrics."""
     entries = subject.epochs
     if not entries:
-        raise InputError("the training's history was not given")
+        raise InputError("the training's history was not given: `history=` takes what `pdqat.fit` returned")
     views = dict.fromkeys(view for entry in entries for view in scores_in(entry))
     by_epoch = [{bound["name"]: bound for bound in entry["constraints"]} for entry in entries]
     names = dict.fromkeys(name for bounds in by_epoch for name in bounds)

@@ -14,6 +14,7 @@ from pdqat.config.presets import config_of
 from pdqat.config.train_config import TrainConfig
 from pdqat.config.trained import Trained
 from pdqat.data import Dataset
+from pdqat.disk import read_file
 from pdqat.errors import InputError
 from pdqat.evidence import Entry
 from pdqat.reporting.about import about_training
@@ -136,7 +137,7 @@ def _frontier(run: Run) -> list[dict[str, Any]] | None:
     file = run.path / FRONTIER
     if not file.is_file():
         return None
-    points: list[dict[str, Any]] = read_json(file.read_bytes(), list[PointForm], file)
+    points: list[dict[str, Any]] = read_json(read_file(file), list[PointForm], file)
     if not points or any(set(point) <= set(KEYS) for point in points):
         raise InputError(f"{file} is damaged: it holds no frontier of plans with their scores")
     return points

@@ -1,18 +1,25 @@
 """`pdqat.report`: the page of a problem of one's own."""
 
-from collections.abc import Sequence
+import json
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from pdqat.batches import Batches, check_repeatable
+from pdqat.batches import Batches, check_repeatable, tensors_in
 from pdqat.deployment.report import ExportReport
-from pdqat.disk import as_path, write_atomically
+from pdqat.description import describe
+from pdqat.disk import as_path, check_target, write_atomically
 from pdqat.errors import InputError
 from pdqat.metric import MetricLike
 from pdqat.reporting.about import about_training
 from pdqat.reporting.gather import Tell, document
 from pdqat.reporting.page import render
-from pdqat.reporting.subject import Sampled, Subject
+from pdqat.reporting.subject import Provenance, Sampled, Subject
 from pdqat.runs.exports_file import export_entry
+from pdqat.runs.folder import check_no_file_of_a_run
 from pdqat.task import Problem, check_problem
 from pdqat.training.history import History
 from pdqat.training.summary import summarize
@@ -67,6 +74,7 @@ def report(
     """
     check_problem(problem)
     file = as_path(path, "the report")
+    check_place(file)
     if history is not None and not isinstance(history, History):
         raise InputError(f"history is what pdqat.fit returned, not a {type(history).__name__}")
     check_repeatable(batches, "batches")
@@ -74,6 +82,7 @@ def report(
     if not len(validation):
         raise InputError("there is no sample to report on: the batches are empty")
     summary = summarize(problem, metric, batches, None, {}) if history is None else history.summary
+    configuration = describe(problem)
     subject = Subject(
         name,
         summary,
@@ -83,12 +92,43 @@ def report(
         training=Sampled() if training is None else Sampled.of(training),
         classes=tuple(classes),
         metric=metric,
-        about={"model": type(problem.net.model).__name__, **about_training(summary)},
         exports={export.path.name: export_entry(export.path, export) for export in exports},
+        provenance=Provenance(_program(), json.dumps(configuration, indent=2)),
         thorough=thorough,
+        is_own=True,
     )
-    write_page(file, [subject], tell)
+    write_page(file, [replace(subject, about=_about(subject, configuration))], tell)
     return file
+
+
+def _about(subject: Subject, configuration: Mapping[str, Any]) -> dict[str, str]:
+    """What was trained and on what."""
+    inputs, _ = subject.validation.batches[0]
+    samples = f"{subject.validation.size} to validate on"
+    if len(subject.training):
+        samples = f"{subject.training.size} to train on, {samples}"
+    shapes = (" x ".join(map(str, tensor.shape[1:])) or "1" for tensor in tensors_in(inputs) if tensor.dim())
+    quantizer = configuration["quantizer"]
+    return {
+        "model": type(subject.problem.net.model).__name__,
+        "samples": ", ".join([samples, *shapes]),
+        "loss": configuration["loss"],
+        "quantiser": quantizer if isinstance(quantizer, str) else " ".join(quantizer.values()),
+        **about_training(subject.summary),
+    }
+
+
+def _program() -> list[str]:
+    """The script that runs, as it was started; nothing of an interactive session."""
+    return [shlex.join(["python", *sys.argv])] if hasattr(sys.modules["__main__"], "__file__") else []
+
+
+def check_place(path: Path) -> None:
+    """Refuse a file that can't be written, or that a run needs, before anything is gathered for it."""
+    check_no_file_of_a_run(path)
+    check_target(path)
+    if not path.parent.is_dir():
+        raise InputError(f"there is no folder {path.parent} to write {path.name} into")
 
 
 def write_page(path: Path, subjects: Sequence[Subject], tell: Tell) -> None:

@@ -29,17 +29,17 @@ class Sizes:
 
     rows: list[Comparison]
     unmeasured: str
-    """What was not measured, and which command does that."""
+    """What was not measured, and which commands do that."""
 
 
 def sizes_of(subject: Subject) -> Sizes:
     """Of every plan and every exported file."""
     rows = [row for view, plan in subject.plans.items() for row in _counted(subject, view, plan)]
     timed = [row for file, entry in subject.exports.items() for row in _measured(file, entry)]
-    unmeasured = (
-        "" if any(row.unit == "ms" for row in timed) else "latency: `pdqat export` and `pdqat bench` measure it"
-    )
-    return Sizes([*rows, *timed], unmeasured)
+    if any(row.unit == "ms" for row in timed):
+        return Sizes([*rows, *timed], "")
+    how = "" if subject.is_own else ": `pdqat export` and `pdqat bench` measure it"
+    return Sizes([*rows, *timed], f"latency{how}")
 
 
 def _counted(subject: Subject, view: str, plan: BitPlan) -> list[Comparison]:

@@ -1,11 +1,12 @@
 """Subject: what a report is about. A run folder is one way to name it (`of_run`), a problem of one's own another."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from pdqat.batches import Batches, first_rows, limited, on_device, samples_in
 from pdqat.errors import InputError
@@ -28,13 +29,25 @@ class Sampled:
     batches: Sequence[Pair] = ()
     is_all: bool = True
     """Whether the loader has no more."""
+    of_all: int | None = None
+    """How many the loader has, if it says so."""
 
     @classmethod
     def of(cls, batches: Batches, count: int = SAMPLES) -> "Sampled":
         """Up to so many samples."""
         taken = list(limited(batches, count + 1))
         samples = sum(samples_in(inputs) for inputs, _ in taken)
-        return cls(taken) if samples <= count else cls(list(limited(taken, count)), False)
+        if samples <= count:
+            return cls(taken)
+        known = batches.dataset if isinstance(batches, DataLoader) else None
+        return cls(list(limited(taken, count)), False, len(known) if isinstance(known, Sized) else None)
+
+    @property
+    def size(self) -> str:
+        """How many samples the loader has, as far as that is known without going through it."""
+        if self.is_all or self.of_all is not None:
+            return f"{len(self) if self.is_all else self.of_all:,}"
+        return f"more than {len(self):,}"
 
     def __len__(self) -> int:
         return sum(samples_in(inputs) for inputs, _ in self.batches)
@@ -87,6 +100,8 @@ class Subject:
     provenance: Provenance = field(default_factory=Provenance)
     thorough: bool = True
     """Whether what takes longer than a pass over the samples is computed too."""
+    is_own: bool = False
+    """Whether `pdqat.report` was called, whose arguments bring what is missing; else commands do."""
 
     @property
     def problem(self) -> Problem:
@@ -109,7 +124,7 @@ class Subject:
     def seen(self, count: int = SAMPLES) -> list[Pair]:
         """The first training samples, where the network is."""
         if not len(self.training):
-            raise InputError("no training samples were given")
+            raise InputError("no training samples were given: `training=` takes them")
         return self._on_device(self.training.first(count))
 
     def _on_device(self, batches: Sampled) -> list[Pair]:

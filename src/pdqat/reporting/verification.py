@@ -36,6 +36,8 @@ class ExportedFile:
 def verification_of(subject: Subject) -> list[ExportedFile]:
     """Of every file that was noted."""
     if not subject.exports:
+        if subject.is_own:
+            raise InputError("none was given: `exports=[...]` takes what `pdqat.export` returned")
         raise InputError("no file was exported yet: `pdqat export RUN` writes and verifies one")
     return [_file(name, entry) for name, entry in subject.exports.items()]
 

@@ -127,15 +127,22 @@ def load_weights(path: Path) -> dict[str, Tensor]:
         raise InputError(f"there is no file {path} with weights to start from")
     if path.suffix == ".safetensors":
         try:
-            return safetensors.torch.load_file(path)
+            return _numbers(safetensors.torch.load_file(path), path)
         except (OSError, safetensors.SafetensorError) as error:
             raise InputError(f"can't read the weights in {path}: {error}") from error
     content = read_torch_file(path, "file of weights")
     if _is_checkpoint(content):
-        return plain_state(content["model"])
+        return _numbers(plain_state(content["model"]), path)
     weights: dict[str, Tensor] = content if isinstance(content, dict) else {}
     if not weights or not all(isinstance(key, str) and isinstance(value, Tensor) for key, value in weights.items()):
         raise InputError(f"{path} holds no state_dict: it must be a dictionary of names and tensors")
+    return _numbers(weights, path)
+
+
+def _numbers(weights: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    odd = next((name for name, tensor in weights.items() if bool(torch.isnan(tensor).any())), None)
+    if odd is not None:
+        raise InputError(f"the weights in {path} hold what is not a number, in {odd}")
     return weights
 
 

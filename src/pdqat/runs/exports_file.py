@@ -14,7 +14,7 @@ from pdqat.deployment.bench import Timed
 from pdqat.deployment.microcontroller.measurement import CoreMeasurement
 from pdqat.deployment.report import ExportReport, verified_entry
 from pdqat.deployment.verify import Verified
-from pdqat.disk import write_atomically
+from pdqat.disk import read_file, write_atomically
 from pdqat.runs.folder import Run
 from pdqat.runs.forms import ExportForm, read_json
 
@@ -74,7 +74,7 @@ def _read(run: Run) -> dict[str, Entry]:
     file = run.path / FILE
     if not file.is_file():
         return {}
-    entries: dict[str, Entry] = read_json(file.read_bytes(), dict[str, ExportForm], file)
+    entries: dict[str, Entry] = read_json(read_file(file), dict[str, ExportForm], file)
     return entries
 
 
@@ -92,7 +92,7 @@ def _sha256(path: Path) -> str:
     """Of all that was written; what a compiler puts into a folder of C does not count."""
     digest = hashlib.sha256()
     for file in _files(path):
-        digest.update(file.read_bytes())
+        digest.update(read_file(file))
     return digest.hexdigest()
 
 

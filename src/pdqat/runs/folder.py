@@ -208,7 +208,7 @@ def check_new(path: Path) -> None:
 
 def check_no_file_of_a_run(path: Path) -> None:
     """Refuse to write over a file that a run needs."""
-    target = path.resolve()
+    target = Path(os.path.realpath(path))  # which lets links in a circle be, for the writing to refuse
     run = Run(target.parent)
     written = (run.example, run.last, run.best, run.seal.file, run.commands_file)
     needed = (*OWN_FILES, *(file.name for file in written), "exports.json", ".lock")

@@ -16,6 +16,8 @@ Numbers = float | list[float]
 """A number, or one for every channel."""
 
 
+LARGEST_TOML = 2**20
+"""In bytes, of a configuration or plan: thousands of layers."""
 FORM_ERRORS = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 """What msgspec raises of content of another form; its own kinds are no ValueError in older versions."""
 
@@ -201,6 +203,8 @@ def read_json(content: bytes, form: Any, file: Path) -> Any:
 
 def read_toml(content: bytes, file: Path, what: str = "configuration") -> dict[str, Any]:
     """The keys of a TOML file."""
+    if len(content) > LARGEST_TOML:
+        raise InputError(f"can't read the {what} {file}: it is larger than any {what} is")
     try:
         return tomllib.loads(content.decode())
     except (ValueError, OverflowError, RecursionError) as error:

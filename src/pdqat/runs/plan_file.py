@@ -18,11 +18,11 @@ from typing import Any
 import msgspec
 import tomli_w
 
-from pdqat.disk import write_atomically
+from pdqat.disk import read_file, write_atomically
 from pdqat.errors import InputError
 from pdqat.precision import Precision
 from pdqat.runs.folder import is_run
-from pdqat.runs.forms import PlanForm, read_toml
+from pdqat.runs.forms import LARGEST_TOML, PlanForm, read_toml
 from pdqat.runs.seal import Seal
 
 
@@ -67,7 +67,9 @@ def check_model(path: Path, model: PlanModel) -> None:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        content = read_toml(Seal(path.parent).read(path), path, "plan")
+        in_a_run = is_run(path.parent)
+        text = Seal(path.parent).read(path) if in_a_run else read_file(path, LARGEST_TOML, streams=True)
+        content = read_toml(text, path, "plan")
         form = msgspec.convert(content, PlanForm)
     except OSError as error:
         raise InputError(f"can't read the plan {path}: {error.strerror or error}") from error

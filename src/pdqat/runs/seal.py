@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from pdqat.disk import write_atomically
+from pdqat.disk import read_file, write_atomically
 from pdqat.errors import InputError
 from pdqat.runs.forms import read_json
 
@@ -43,7 +43,7 @@ class Seal:
 
     def read(self, path: Path) -> bytes:
         """The content of a file of the folder; raises InputError if it is another than was written."""
-        content = path.read_bytes()  # before the seal: a file that is replaced meanwhile is still known to the seal
+        content = read_file(path)  # before the seal: a file that is replaced meanwhile is still known to the seal
         if not self.file.exists():
             return content
         sums = self._sums()
@@ -58,7 +58,7 @@ class Seal:
         """Write a file of the folder, so that it agrees with the seal at any moment."""
         with self._held():
             sums = self._sums() if self.file.exists() else self._sums_now()
-            before = _sum(path.read_bytes()) if path.is_file() else None
+            before = _sum(read_file(path)) if path.is_file() else None
             kept = [before] if before in sums.get(path.name, ()) and before is not None else []
             self._write({**sums, path.name: [*dict.fromkeys([*kept, _sum(content)])]})
             write_atomically(path, content)
@@ -66,7 +66,7 @@ class Seal:
     def accept(self, check: Callable[[], object] = lambda: None) -> list[str]:
         """Seal the files as they are now, and take that back if the check refuses them; returns their names."""
         with self._held():
-            before = self.file.read_bytes() if self.file.exists() else None
+            before = read_file(self.file) if self.file.exists() else None
             sums = self._sums_now()
             self._write(sums)
             try:
@@ -81,11 +81,11 @@ class Seal:
 
     def _sums_now(self) -> dict[str, list[str]]:
         files = [self.folder / name for name in (*OWN_FILES, PLAN)]
-        return {file.name: [_sum(file.read_bytes())] for file in files if file.is_file()}
+        return {file.name: [_sum(read_file(file))] for file in files if file.is_file()}
 
     def _sums(self) -> dict[str, list[str]]:
         try:
-            sums: dict[str, list[str]] = read_json(self.file.read_bytes(), SealForm, self.file)["sha256"]
+            sums: dict[str, list[str]] = read_json(read_file(self.file), SealForm, self.file)["sha256"]
         except InputError as error:
             raise InputError(f"{error}; if the other files are good, seal them with: {self._command}") from error
         return sums

@@ -36,11 +36,11 @@ def with_state(problem: Problem, checkpoint: dict[str, Any], source: str) -> Pro
         problem.load_state_dict({**state, **checkpoint["duals"]})
     except STRANGER_ERRORS as error:
         raise InputError(f"{source} does not fit the problem: {_reason(error)}") from error
-    _check_numbers(problem, source)
+    check_numbers(problem, source)
     return problem
 
 
-def _check_numbers(problem: Problem, source: str) -> None:
+def check_numbers(problem: Problem, source: str) -> None:
     """Refuse weights and multipliers with which everything would be computed, and all of it be nonsense."""
     for name, tensor in problem.state_dict(keep_vars=True).items():
         if not isinstance(tensor, Tensor):

@@ -29,7 +29,7 @@ from pdqat.training.history import History
 from pdqat.training.replanning import Replanning
 from pdqat.training.settings import Schedule, Settings
 from pdqat.training.stages import Stages
-from pdqat.training.state import STRANGER_ERRORS, state_of, with_state
+from pdqat.training.state import STRANGER_ERRORS, check_numbers, state_of, with_state
 from pdqat.training.store import FirstStore, MemoryStore, Store
 from pdqat.training.summary import summarize
 
@@ -94,6 +94,7 @@ class Trainer:
         self.metrics: list[dict[str, Any]] = []
         checkpoint = self._store.last()
         if checkpoint is None:
+            check_numbers(problem, "the problem to train")
             self._stages.begin()
         else:
             self._stages.go_on(checkpoint, f"the checkpoint {self._store.where()}")

@@ -55,7 +55,7 @@ function frontierSection(run) {
     element(
       "p",
       {},
-      "Each plan is the cheapest one of its size, by the layers' multipliers. The curve shows the weights as they " +
+      "Each plan is the one of its size whose bits are predicted to cost least. The curve shows the weights as they " +
         "are, with norms estimated anew and no training under the plan; the star is the plan that was trained.",
     ),
     figure({
@@ -75,7 +75,7 @@ function frontierSection(run) {
           },
           plugins: {
             tooltip: { callbacks: { label: (item) => label(item.raw.point) } },
-            legend: { labels: { usePointStyle: true } },
+            legend: { labels: { usePointStyle: true, pointStyleWidth: 12, boxHeight: 6 } },
           },
         },
       },

@@ -48,7 +48,7 @@ function layersSection(run) {
     place.replaceChildren(
       facts([
         ["weights of these layers", plan.average_bits === null ? null : `${number(plan.average_bits)} bits on average`],
-        ["predicted cost", plan.cost === null ? null : `${number(plan.cost)} (sum of multiplier × distance)`],
+        ["what they cost", plan.cost === null ? null : `${number(plan.cost)} (sum of multiplier × distance)`],
         ["size", sizeText(run, view)],
       ]),
       element("div", { class: "network" }, column, detail),
@@ -87,7 +87,7 @@ function layerDetail(run, view, layer) {
   ].filter(Boolean);
 }
 
-/** Values as bars between two ends, and over them how many are rounded to each level. */
+/** Values as an outline between two ends, and over them how many are rounded to each level. */
 function histogramFigure(title, name, histogram) {
   const { low, high, counts, levels, at_levels: atLevels } = histogram;
   const width = (high - low) / counts.length;
@@ -107,13 +107,16 @@ function histogramFigure(title, name, histogram) {
       data: {
         datasets: [
           {
-            type: "bar",
+            type: "line",
             label: "before rounding, in each bin",
             data: values,
-            backgroundColor: faded(seriesColour(0), 0.55),
-            barPercentage: 1,
-            categoryPercentage: 1,
-            grouped: false,
+            borderColor: faded(seriesColour(0), 0.7),
+            backgroundColor: faded(seriesColour(0), 0.25),
+            borderWidth: 1,
+            pointRadius: 0,
+            pointHitRadius: 6,
+            stepped: "middle",
+            fill: "start",
             yAxisID: "y",
             order: 2,
           },
@@ -149,9 +152,13 @@ function histogramFigure(title, name, histogram) {
             ? {
                 type: "logarithmic",
                 ticks: { callback: roundPercent, maxTicksLimit: 4 },
-                title: { display: true, text: "log scale" },
+                title: { display: true, text: "before (log scale)", color: seriesColour(0) },
               }
-            : { beginAtZero: true, ticks: { callback: roundPercent, maxTicksLimit: 5 } },
+            : {
+                beginAtZero: true,
+                ticks: { callback: roundPercent, maxTicksLimit: 5 },
+                title: { display: true, text: "before", color: seriesColour(0) },
+              },
           ...(levels.length
             ? {
                 levels: {
@@ -159,6 +166,7 @@ function histogramFigure(title, name, histogram) {
                   beginAtZero: true,
                   grid: { display: false },
                   ticks: { callback: roundPercent, maxTicksLimit: 5 },
+                  title: { display: true, text: "rounded", color: seriesColour(1) },
                 },
               }
             : {}),

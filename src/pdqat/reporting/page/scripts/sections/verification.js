@@ -13,7 +13,7 @@ function verificationSection(run) {
     element(
       "p",
       {},
-      "A file is verified if, on the images that are looked at, every integer code and every output of each " +
+      "A file is verified if, on the samples that are looked at, every integer code and every output of each " +
         "runtime lies where the rounding of real numbers allows it to.",
     ),
     run.verification.map((file) =>
@@ -35,7 +35,7 @@ function verificationSection(run) {
                 cell: (row) => badge(row.passes ? "good" : "bad", row.passes ? "pass" : "fail"),
               },
               {
-                label: "images",
+                label: "samples",
                 numeric: true,
                 value: (row) => row.images,
                 cell: (row) => row.images.toLocaleString("en"),
