@@ -21,12 +21,12 @@ ROOT = Path(__file__).parents[1]
 
 EPOCHS = 6
 COMMON = "--data cifar10 --model preresnet20 --bits 2 --lr 5e-3 --train-images 10000 --validation 0.04"
-SHORT_TRAINING = (
-    f"{COMMON} --epochs {EPOCHS} --dual-rate {1 / EPOCHS} --output-distance cross-entropy --compile --threads 1"
-).split(" ")
+SHORT_TRAINING = f"{COMMON} --epochs {EPOCHS} --quantizer dorefa --norm-batches 0 --compile --threads 1".split(" ")
 """The width-1 network for a few epochs on a part of the real data: tells choices apart, far from converged."""
 
-RELATIVE = ["--layer-distance", "relative", "--layer-tolerance", "0.1"]
+CONSTRAINED = f"--objective full --dual-rate {1 / EPOCHS} --output-distance cross-entropy".split(" ")
+"""The paper's problem."""
+RELATIVE = [*CONSTRAINED, "--layer-distance", "relative", "--layer-tolerance", "0.1"]
 
 
 def command(*arguments: str) -> None:

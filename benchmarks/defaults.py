@@ -6,9 +6,9 @@
 Cells can be stopped and continued at any point. The numbers go to results/defaults.json.
 """
 
-from cells import RELATIVE, Cells
+from cells import CONSTRAINED, RELATIVE, Cells
 
-SQUARED = ["--layer-distance", "squared", "--layer-tolerance", "0.055"]
+SQUARED = [*CONSTRAINED, "--layer-distance", "squared", "--layer-tolerance", "0.055"]
 # "norm ste" is gradient "norms", as the results call it: norms of low precision follow a straight-through gradient.
 CELLS = {
     "relative, norm ste": [*RELATIVE, "--gradient", "norms"],
@@ -17,9 +17,9 @@ CELLS = {
     "relative, straight-through": [*RELATIVE, "--gradient", "straight-through"],
     "DoReFa baseline": ["--method", "ste"],
     "relative, norm tied": [*RELATIVE, "--gradient", "exact", "--tied-norms"],
-    "output only, norm ste": ["--method", "pdqat-output", "--gradient", "norms"],
+    "output only, norm ste": [*CONSTRAINED, "--method", "pdqat-output", "--gradient", "norms"],
     "squared, norm exact": [*SQUARED, "--gradient", "exact"],
-    "relative, norm ste, kl": [*RELATIVE, "--output-distance", "kl"],
+    "relative, norm ste, kl": [*RELATIVE, "--gradient", "norms", "--output-distance", "kl"],
 }
 
 if __name__ == "__main__":

@@ -115,7 +115,7 @@ def teacher_of(config: TrainConfig, loaders: Loaders) -> nn.Module | None:
 
 def objective_of(config: TrainConfig, net: Network, teacher: nn.Module | None = None) -> Problem:
     """What the configured method minimises."""
-    if config.method in (Method.FULL, Method.STE):
+    if not config.method.is_constrained:
         return TaskProblem(net, F.cross_entropy, low=config.method is Method.STE)
     constraints: list[Constraint] = [OutputConstraint(config.output_distance, config.output_tolerance)]
     if config.loss_tolerance is not None:

@@ -28,6 +28,19 @@ class Method(StrEnum):
     PDQAT_LAYERS = "pdqat-layers"
     """PDQAT with output and layer constraints, (ii) in the paper."""
 
+    @property
+    def is_constrained(self) -> bool:
+        """Whether it has multipliers."""
+        return self in (Method.PDQAT_OUTPUT, Method.PDQAT_LAYERS)
+
+
+OF_CONSTRAINTS = (
+    *("objective", "gradient", "output_distance", "output_tolerance", "loss_tolerance", "teacher", "level", "blocks"),
+    *("layer_distance", "layer_tolerance", "tolerances", "tolerance_price", "layer_sample", "view_sample"),
+    *("dual_rule", "dual_rate", "dual_damping", "dual_nu", "dual_restart", "dual_every", "dual_slack", "dual_samples"),
+)
+"""Options that mean nothing to a method without constraints."""
+
 
 class Level(StrEnum):
     """What a constraint below the output speaks of."""
@@ -259,17 +272,20 @@ def _check_together(config: TrainConfig) -> None:
             f"tolerance_price is for tolerances of layers, which method {config.method.value!r} does not constrain"
         )
     for name in ("teacher", "loss_tolerance"):
-        if getattr(config, name) is not None and config.method in (Method.FULL, Method.STE):
+        if getattr(config, name) is not None and not config.method.is_constrained:
             raise InputError(f"{name} is of constrained training, which method {config.method.value!r} is not")
     if config.blocks and config.level is not Level.BLOCK:
         raise InputError(f"blocks are named, but level is {config.level.value!r}; set level to 'block'")
-    pdqat = config.method in (Method.PDQAT_OUTPUT, Method.PDQAT_LAYERS)
-    if config.quantizer in ("lsq", "dorefa-lsq") and pdqat and config.gradient != "straight-through":
+    if (
+        config.quantizer in ("lsq", "dorefa-lsq")
+        and config.method.is_constrained
+        and config.gradient != "straight-through"
+    ):
         raise InputError(
             f"quantizer {config.quantizer!r} learns its step by a straight-through gradient: "
             "use method 'ste', or gradient 'straight-through'"
         )
-    if config.objective == "low" and pdqat and config.gradient != "straight-through":
+    if config.objective == "low" and config.method.is_constrained and config.gradient != "straight-through":
         raise InputError("objective 'low' trains through rounding: it needs gradient 'straight-through'")
     if config.plan and config.method is Method.FULL:
         raise InputError(
