@@ -9,7 +9,7 @@ test images by its loss after
 
     (a) no training, statistics of norms estimated anew
     (b) one short training from the same weights (fewer plans: --trained), the mean of --orders trainings that differ in
-        the order of the batches
+        the order of the batches; with --once random plans have the first of them only
 
 and every prediction (`plan_costs`) is compared with that: Spearman's rank correlation over all plans, and over the best
 fifth of them; and where its own plan, the cheapest in the band by its costs, stands among the random ones (0 % is
@@ -100,7 +100,7 @@ def loss_after_training(of: Subject, plan: BitPlan, order: int) -> float:
     return loss_under(problem, problem.net.only_plan("measure"), of.truth, of.statistics)
 
 
-def measure(of: Subject, entry: Entry, trained: int, orders: int, save: Callable[[], None]) -> None:
+def measure(of: Subject, entry: Entry, trained: int, orders: int, once: bool, save: Callable[[], None]) -> None:
     """Every plan that is not measured yet, those of the predictions first; trainings in one order after another."""
     own = [entry["own"][name] for name in entry["own"]]
     for number, item in enumerate([*own, *entry["plans"]]):
@@ -112,7 +112,8 @@ def measure(of: Subject, entry: Entry, trained: int, orders: int, save: Callable
             item["validation"] = loss_under(of.problem, plan, of.judges, of.statistics)
             save()
     for order in range(orders):
-        for item in [*own, *entry["plans"][:trained]] if trained else []:
+        drawn_plans = [] if once and order else entry["plans"][:trained]
+        for item in [*own, *drawn_plans] if trained else []:
             losses = item.setdefault("trained", [])
             if len(losses) == order:
                 losses.append(loss_after_training(of, BitPlan(MIXED, item["layers"]), order))
@@ -158,7 +159,7 @@ def run(network: str, seed: int, options: argparse.Namespace, console: PlainCons
         for by, table in tables.items():
             add_own(kept, by, cheapest(table, unit, sizes))
         console.print(f"{name}: {band}, {len(kept['plans'])} plans")
-        measure(of, kept, 0, 0, save)
+        measure(of, kept, 0, 0, False, save)
         first = kept["plans"][:FITTED]
         kept["calibrated"] = calibrated(tables, [it["layers"] for it in first], [it["validation"] for it in first])
         judged = {**tables, "calibrated": kept["calibrated"]}
@@ -169,7 +170,7 @@ def run(network: str, seed: int, options: argparse.Namespace, console: PlainCons
                 with_pairs(tables["loss"], added, it["layers"]) for it in kept["plans"]
             ]
         add_own(kept, "calibrated", cheapest(kept["calibrated"], unit, sizes))
-        measure(of, kept, options.trained, options.orders, save)
+        measure(of, kept, options.trained, options.orders, options.once, save)
 
 
 def _count(pairs: list[tuple[Any, Any]]) -> int:
@@ -183,6 +184,7 @@ def main() -> None:
     parser.add_argument("--plans", type=count, default=200, help="random plans of each band (default: 200)")
     parser.add_argument("--trained", type=int, default=60, help="how many of them are also trained (default: 60)")
     parser.add_argument("--orders", type=count, default=3, help="trainings of each of these (default: 3)")
+    parser.add_argument("--once", action="store_true", help="train random plans in one order of the batches only")
     parser.add_argument("--truth", type=count, default=2000, help="test images of CIFAR-10 (default: 2000)")
     parser.add_argument("--rankings", nargs="+", choices=NAMES, default=NAMES, help="those to look at (default: all)")
     parser.add_argument("--pairs", action="store_true", help="also measure pairs of layers together")
