@@ -6,10 +6,11 @@ from functools import partial
 from itertools import combinations
 
 from plan_networks import Subject
+from plan_trained_costs import by_settled_multipliers, by_steps
 
 from pdqat.allocation.calibration import combined, fitted_weights
+from pdqat.allocation.joint import Costs
 from pdqat.allocation.offer import offer
-from pdqat.allocation.program import Costs
 from pdqat.layers.sizes import layer_sizes
 from pdqat.precision import BitPlan, Precision
 from pdqat.sensitivity.low_layers import low_layers, plan_of
@@ -17,7 +18,7 @@ from pdqat.sensitivity.trials import loss_under
 
 CANDIDATES = [Precision(bits, bits) for bits in (1, 2, 4, 8)]
 BY_RANKING = ("dual", "hessian", "gradient", "loss", "only-low", "only-high", "distance", "random")
-NAMES = (*BY_RANKING, "size")
+NAMES = (*BY_RANKING, "size", "lsq steps", "settled")
 FITTED = 20
 """So many measured plans the calibrated combination is fitted on."""
 TO_COMBINE = ("dual", "loss", "distance", "only-low", "gradient", "hessian")
@@ -42,7 +43,12 @@ def by_size(subject: Subject) -> Table:
 
 def predictions(subject: Subject) -> dict[str, Callable[[], Table]]:
     """By name, each to be timed."""
-    return {**{name: partial(by_ranking, subject, name) for name in BY_RANKING}, "size": partial(by_size, subject)}
+    return {
+        **{name: partial(by_ranking, subject, name) for name in BY_RANKING},
+        "size": partial(by_size, subject),
+        "lsq steps": lambda: as_text(by_steps(subject, CANDIDATES)),
+        "settled": lambda: as_text(by_settled_multipliers(subject, CANDIDATES)),
+    }
 
 
 def timed(make: Callable[[], Table]) -> dict[str, object]:

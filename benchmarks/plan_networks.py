@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from pdqat import Lagrangian, fit, load, prepare
 from pdqat.allocation.measure import STATISTICS_BATCHES
 from pdqat.batches import limited
+from pdqat.config.train_config import TrainConfig
 from pdqat.config.trained import Trained
 from pdqat.data.digits import digits
 from pdqat.runs.folder import Run
@@ -101,14 +102,22 @@ def encoder(seed: int) -> Subject:
     truth = _batches(data.test_images[:, 0] / 255.0, data.test_labels, 128)
     out = FOLDER / f"encoder-{seed}"
     if not (out / "summary.json").exists():
-        untrained = Lagrangian(prepare(RowEncoder(), rows[:64], bits=BITS), F.cross_entropy)
+        usual = TrainConfig()
+        untrained = Lagrangian(
+            prepare(RowEncoder(), rows[:64], bits=BITS, quantizer=usual.quantizer),
+            F.cross_entropy,
+            gradient=usual.gradient,
+            objective=usual.objective,
+            layer_sample=usual.layer_sample,
+            view_sample=usual.view_sample,
+        )
         fit(
             untrained,
             training,
             validation=judges,
             epochs=40,
             lr=5e-3,
-            schedule="one-cycle",
+            schedule=usual.schedule,
             out=out,
             resume=out.exists(),
             progress=False,

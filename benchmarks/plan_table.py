@@ -29,20 +29,26 @@ def interval(predicted: np.ndarray, losses: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def measured(item: dict[str, Any], kind: str) -> float | None:
+    """The loss of a plan, the mean where it was trained several times; None where it was not measured."""
+    value = item.get(kind)
+    return float(np.mean(value)) if isinstance(value, list) and value else None if isinstance(value, list) else value
+
+
 def judged(band: dict[str, Any], name: str, kind: str) -> dict[str, Any] | None:
     """Of one prediction, by losses of one kind."""
     skipped = FITTED if name == "calibrated" else 0
     items = [
-        (cost, item[kind])
+        (cost, loss)
         for cost, item in list(zip(band["predicted"][name], band["plans"], strict=True))[skipped:]
-        if kind in item
+        if (loss := measured(item, kind)) is not None
     ]
     if len(items) < 5:
         return None
     predicted, losses = map(np.array, zip(*items, strict=True))
     best = losses <= np.quantile(losses, FIFTH)
-    own = band["own"].get(name, {}).get(kind)
-    every = np.array([item[kind] for item in band["plans"] if kind in item])
+    own = measured(band["own"].get(name, {}), kind)
+    every = np.array([loss for item in band["plans"] if (loss := measured(item, kind)) is not None])
     return {
         "n": len(items),
         "all": correlation(predicted, losses),

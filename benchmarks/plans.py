@@ -8,7 +8,8 @@ For every network (`plan_networks`), trained at 2 bits, and each of two bands, a
 test images by its loss after
 
     (a) no training, statistics of norms estimated anew
-    (b) one short training from the same weights (fewer plans: --trained)
+    (b) one short training from the same weights (fewer plans: --trained), the mean of --orders trainings that differ in
+        the order of the batches; with --once random plans have the first of them only
 
 and every prediction (`plan_costs`) is compared with that: Spearman's rank correlation over all plans, and over the best
 fifth of them; and where its own plan, the cheapest in the band by its costs, stands among the random ones (0 % is
@@ -92,15 +93,15 @@ def drawn(unit: Unit, sizes: Mapping[str, LayerSize], plans: int, seed: int) -> 
     return [{layer: str(bits) for layer, bits in plan.items()} for plan in found.values()]
 
 
-def loss_after_training(of: Subject, plan: BitPlan) -> float:
-    torch.manual_seed(0)
+def loss_after_training(of: Subject, plan: BitPlan, order: int) -> float:
+    batches = random.Random(order).sample(of.short, len(of.short))
     problem = of.problem.under_plan(plan)
-    fit(problem, of.short, validation=of.judges, epochs=1, lr=of.lr, schedule="one-cycle", progress=False)
+    fit(problem, batches, validation=of.judges, epochs=1, lr=of.lr, schedule="one-cycle", progress=False, seed=order)
     return loss_under(problem, problem.net.only_plan("measure"), of.truth, of.statistics)
 
 
-def measure(of: Subject, entry: Entry, trained: int, save: Callable[[], None]) -> None:
-    """Every plan that is not measured yet, those of the predictions first."""
+def measure(of: Subject, entry: Entry, trained: int, orders: int, once: bool, save: Callable[[], None]) -> None:
+    """Every plan that is not measured yet, those of the predictions first; trainings in one order after another."""
     own = [entry["own"][name] for name in entry["own"]]
     for number, item in enumerate([*own, *entry["plans"]]):
         plan = BitPlan(MIXED, item["layers"])
@@ -110,10 +111,13 @@ def measure(of: Subject, entry: Entry, trained: int, save: Callable[[], None]) -
         if len(own) <= number < len(own) + FITTED and "validation" not in item:
             item["validation"] = loss_under(of.problem, plan, of.judges, of.statistics)
             save()
-    for item in [*own, *entry["plans"][:trained]] if trained else []:
-        if "trained" not in item:
-            item["trained"] = loss_after_training(of, BitPlan(MIXED, item["layers"]))
-            save()
+    for order in range(orders):
+        drawn_plans = [] if once and order else entry["plans"][:trained]
+        for item in [*own, *drawn_plans] if trained else []:
+            losses = item.setdefault("trained", [])
+            if len(losses) == order:
+                losses.append(loss_after_training(of, BitPlan(MIXED, item["layers"]), order))
+                save()
 
 
 def cheapest(table: Table, unit: Unit, sizes: Mapping[str, LayerSize]) -> dict[str, str]:
@@ -155,7 +159,7 @@ def run(network: str, seed: int, options: argparse.Namespace, console: PlainCons
         for by, table in tables.items():
             add_own(kept, by, cheapest(table, unit, sizes))
         console.print(f"{name}: {band}, {len(kept['plans'])} plans")
-        measure(of, kept, 0, save)
+        measure(of, kept, 0, 0, False, save)
         first = kept["plans"][:FITTED]
         kept["calibrated"] = calibrated(tables, [it["layers"] for it in first], [it["validation"] for it in first])
         judged = {**tables, "calibrated": kept["calibrated"]}
@@ -166,7 +170,7 @@ def run(network: str, seed: int, options: argparse.Namespace, console: PlainCons
                 with_pairs(tables["loss"], added, it["layers"]) for it in kept["plans"]
             ]
         add_own(kept, "calibrated", cheapest(kept["calibrated"], unit, sizes))
-        measure(of, kept, options.trained, save)
+        measure(of, kept, options.trained, options.orders, options.once, save)
 
 
 def _count(pairs: list[tuple[Any, Any]]) -> int:
@@ -178,7 +182,9 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", choices=[*NETWORKS, []], help="which of them to measure")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--plans", type=count, default=200, help="random plans of each band (default: 200)")
-    parser.add_argument("--trained", type=int, default=40, help="how many of them are also trained (default: 40)")
+    parser.add_argument("--trained", type=int, default=60, help="how many of them are also trained (default: 60)")
+    parser.add_argument("--orders", type=count, default=3, help="trainings of each of these (default: 3)")
+    parser.add_argument("--once", action="store_true", help="train random plans in one order of the batches only")
     parser.add_argument("--truth", type=count, default=2000, help="test images of CIFAR-10 (default: 2000)")
     parser.add_argument("--rankings", nargs="+", choices=NAMES, default=NAMES, help="those to look at (default: all)")
     parser.add_argument("--pairs", action="store_true", help="also measure pairs of layers together")

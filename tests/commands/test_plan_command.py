@@ -13,7 +13,7 @@ from pdqat.cli import main
 from pdqat.commands import plan as plan_command
 from pdqat.config.trained import Trained
 from pdqat.layers.sizes import LayerSize, layer_sizes
-from pdqat.precision import FULL, Precision
+from pdqat.precision import DROPPED, FULL, Precision
 from pdqat.runs.folder import Run
 from pdqat.runs.plan_file import read_plan
 
@@ -125,6 +125,24 @@ def test_a_plan_for_a_target_has_only_bits_that_it_runs(tmp_path: Path) -> None:
     assert set(plan.values()) == {Precision(4, 4)}
 
 
+def test_a_plan_that_drops_a_branch_is_trained_and_kept(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, pinned = tmp_path / "plan.toml", "stages.1.0.conv1=0"
+    asked = ["--budget", "1.5 bits", "--bits", "0,1,2", "--rank", "distance", "--pin", pinned]
+    plan = planned(run, path, *asked)
+    assert plan["stages.1.0.conv0"] == plan["stages.1.0.conv1"] == DROPPED
+    assert planned(run, path, *asked) == plan  # from the measurements that the run keeps
+    capsys.readouterr()
+    after = tmp_path / "after"
+    assert main(["train", "--from", str(run.path), "--plan", str(path), "--epochs", "1", "--out", str(after)]) == 0
+    assert "dropped by the plan: stages.1.0.conv0, stages.1.0.conv1" in capsys.readouterr().out
+    dropped = Trained.open(after).problem.net.plans["mixed"].dropped_layers
+    assert {"stages.1.0.conv0", "stages.1.0.conv1"} <= set(dropped)
+    assert main(["show", str(after)]) == 0
+    assert main(["eval", str(after)]) == 0
+
+
 def test_if_one_of_several_budgets_is_too_small_nothing_is_written(run: Run, tmp_path: Path) -> None:
     budgets = ["--budget", "3 bits", "--budget", "0.5 bits"]
     assert main(["plan", str(run.path), "--images", "20", "--out", str(tmp_path), *budgets]) == 2
@@ -157,6 +175,8 @@ def test_excluded_layers_stay_in_full_precision_and_are_not_counted(
         (["--budget", "2 bits", "--pin", "nothing=2"], "the pinned layer 'nothing' matches no layer; the layers are"),
         (["--budget", "2 bits", "--pin", "head"], "--pin takes PATTERN=VALUE, not 'head'"),
         (["--budget", "2 bits", "--bits", "9"], "bits must be from 1 to 8, not 9"),
+        (["--budget", "2 bits", "--bits", "0"], "name other precisions to choose from beside 0"),
+        (["--budget", "2 bits", "--pin", "stages.1.0.conv0=0"], "only the last layer of a residual branch can have"),
         (["--budget", "2 bits", "--bits", ","], "--bits must name at least one precision"),
         (["--budget", "2 bits", "--exclude", "nothing"], "the excluded layer 'nothing' matches no layer"),
         (

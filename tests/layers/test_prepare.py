@@ -93,7 +93,7 @@ def test_a_plans_full_layers_compute_in_full_precision() -> None:
         ({"layers": {"conv*": 2}}, r"the layer rule 'conv\*' matches no layer"),
         ({"layers": {"1": 9}}, "from 1 to 8, not 9"),
         ({"bits": []}, "at least one precision is needed"),
-        ({"bits": 0}, "plan '0-bit' gives '0' 0 bits, which only the last layer of a residual branch can have"),
+        ({"bits": 0}, "plan '0-bit' gives '1' 0 bits, which only the last layer of a residual branch can have"),
         ({"bits": "full"}, "can't be called 'full'"),
         ({"bits": [2, "w2a2"]}, "each plan needs a name of its own, not 2-bit, 2-bit"),
         ({"bits": BitPlan("p", {"9": Precision(2, 2)})}, "plan 'p' names the layer '9', which the model does not have"),

@@ -89,6 +89,8 @@ def test_an_edited_file_is_refused(tmp_path: Path) -> None:
         ({"costs": {"a": {"9": 0.5}}}, "bits must be from 1 to 8"),
         ({"before": {}}, "does not speak of the same layers"),
         ({"sizes": {}}, "does not speak of the same layers"),
+        ({"branches": {"a": []}}, "it drops layers that it does not offer to drop"),
+        ({"branches": {"elsewhere": ["a"]}}, "it drops layers that it does not offer to drop"),
     ],
 )
 def test_a_file_of_another_form_is_refused(tmp_path: Path, change: dict[str, object], sentence: str) -> None:

@@ -65,24 +65,25 @@ class Allocation:
 def plan_table(allocations: Sequence[Allocation]) -> Table:
     """Layer by layer, what it had and what it gets, under each budget of one offer side by side."""
     offered = allocations[0].offer
-    has_floor = _has_floor(offered)
+    priced = ["price", *["if lowered"][: _has_floor(offered)]] if offered.prices else []
     budgets = ["bits"] if len(allocations) == 1 else [str(allocation.budget) for allocation in allocations]
     table = new_table()
-    for heading in ("layer", "was", *budgets, "weights", "price", *["if lowered"][:has_floor]):
+    for heading in ("layer", "was", *budgets, "weights", *priced):
         table.add_column(heading, justify="left" if heading == "layer" else "right")
     for layer in offered.costs:
         bits = [str(allocation.solution.precisions[layer]) for allocation in allocations]
         price = offered.prices.get(layer)
         cells = ["", ""] if price is None else [f"{price.within:.2g}", f"{price.beyond:.2g}{'*' * price.is_floor}"]
         row = (layer, str(offered.before[layer]), *bits, f"{offered.sizes[layer].parameters:,}")
-        table.add_row(*row, *cells[: 1 + has_floor])
+        table.add_row(*row, *cells[: len(priced)])
     return table
 
 
 def about_prices(offered: Offer) -> list[str]:
     """What has to be said below such a table."""
-    is_by_distance = offered.by == "distances"
-    return [*[BY_DISTANCE][:is_by_distance], *[FLOOR][: _has_floor(offered)]]
+    is_by_distance, is_fitted = offered.by == "distances", not offered.prices and offered.by != BY_LOSS
+    fitted = f"costs go by {offered.by}"
+    return [*[BY_DISTANCE][:is_by_distance], *[FLOOR][: _has_floor(offered)], *[fitted][:is_fitted]]
 
 
 def _has_floor(offered: Offer) -> bool:

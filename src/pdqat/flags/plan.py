@@ -34,7 +34,7 @@ def add_command(commands: Any) -> None:
         "--bits",
         default=",".join(CANDIDATES),
         metavar="LIST",
-        help=f"precisions to choose from (default: {','.join(CANDIDATES)})",
+        help=f"precisions to choose from (default: {','.join(CANDIDATES)}); with 0 residual branches may be dropped",
     )
     parser.add_argument(
         "--pin",
