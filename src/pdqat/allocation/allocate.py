@@ -68,14 +68,15 @@ def plan_table(allocations: Sequence[Allocation]) -> Table:
     has_floor = _has_floor(offered)
     budgets = ["bits"] if len(allocations) == 1 else [str(allocation.budget) for allocation in allocations]
     table = new_table()
-    for heading in ("layer", "was", *budgets, "weights", "price", *["if lowered"][:has_floor]):
+    priced = ["price", "if lowered"][: (1 + has_floor) * bool(offered.prices)]
+    for heading in ("layer", "was", *budgets, "weights", *priced):
         table.add_column(heading, justify="left" if heading == "layer" else "right")
     for layer in offered.costs:
         bits = [str(allocation.solution.precisions[layer]) for allocation in allocations]
         price = offered.prices.get(layer)
         cells = ["", ""] if price is None else [f"{price.within:.2g}", f"{price.beyond:.2g}{'*' * price.is_floor}"]
         row = (layer, str(offered.before[layer]), *bits, f"{offered.sizes[layer].parameters:,}")
-        table.add_row(*row, *cells[: 1 + has_floor])
+        table.add_row(*row, *cells[: len(priced)])
     return table
 
 
