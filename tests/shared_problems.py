@@ -66,10 +66,12 @@ def data(samples: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tens
     return torch.rand(samples, 1, 6, 6, dtype=dtype, generator=generator), torch.arange(samples) % 3
 
 
-def lagrangian(constraints: Sequence[Constraint] | None = None, dtype: torch.dtype = torch.float64) -> Lagrangian:
-    """With multipliers that all differ, so that no gradient is left out."""
-    net = prepare(model().to(dtype), data(8, dtype)[0], 2)
-    problem = Lagrangian(net, F.cross_entropy, constraints, duals=Ascent(0.5))
+def lagrangian(
+    constraints: Sequence[Constraint] | None = None, dtype: torch.dtype = torch.float64, objective: str = "low"
+) -> Lagrangian:
+    """With multipliers that all differ, so that no gradient is left out; as it is by default, or as the paper has it."""
+    net = prepare(model().to(dtype), data(8, dtype)[0], 2, tied_norms=objective == "low")
+    problem = Lagrangian(net, F.cross_entropy, constraints, duals=Ascent(0.5), objective=objective)
     problem.duals.multipliers.copy_(torch.linspace(0.5, 1.5, len(problem.duals.multipliers)))
     return problem
 
@@ -89,12 +91,19 @@ def gradients_of(problem: Problem, samples: int = SAMPLES) -> dict[str, Tensor]:
 
 
 def gradients(_: Path) -> dict[str, dict[str, Tensor]]:
-    return {name: gradients_of(lagrangian(constraints).eval()) for name, constraints in CONSTRAINTS.items()}
+    return _gradients(torch.float64)
 
 
 def gradients_in_float32(_: Path) -> dict[str, dict[str, Tensor]]:
+    return _gradients(torch.float32)
+
+
+def _gradients(dtype: torch.dtype) -> dict[str, dict[str, Tensor]]:
+    """Of every kind of constraint and both objectives."""
     return {
-        name: gradients_of(lagrangian(constraints, torch.float32).eval()) for name, constraints in CONSTRAINTS.items()
+        f"{name}, {objective}": gradients_of(lagrangian(constraints, dtype, objective).eval())
+        for name, constraints in CONSTRAINTS.items()
+        for objective in ("low", "full")
     }
 
 

@@ -79,7 +79,7 @@ def test_only_the_first_process_logs(results: dict[str, list[Any]], tmp_path: Pa
 
 
 def test_gradients_without_a_part_for_low_precision_are_zero(results: dict[str, list[Any]]) -> None:
-    alone = results["gradients"][0]["layers alone"]
+    alone = results["gradients"][0]["layers alone, full"]
     assert any(gradient.any() for gradient in alone.values())
     assert any("views" in name and not gradient.any() for name, gradient in alone.items())
 

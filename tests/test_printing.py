@@ -77,6 +77,12 @@ def test_an_allocation_by_another_ranking_has_one_price_a_layer(given: dict[str,
     assert not any("*" in line for line in lines)
 
 
+def test_an_allocation_by_the_loss_has_no_column_of_prices(given: dict[str, Small]) -> None:
+    made = given["perceptron"]
+    lines = lines_of(allocate(made.problem, made.batches, "2.5 bits", by="loss"))
+    assert lines[0].split() == ["layer", "was", "bits", "weights"]
+
+
 def test_the_best_allocation_names_no_better_one(given: dict[str, Small]) -> None:
     made = given["perceptron"]
     allocation = allocate(made.problem, made.batches, "32 bits", by="dual", bits=[8])

@@ -29,16 +29,19 @@ ENDED_BY_SIGNAL = 128
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    with _ending_in_order():
-        return _run(arguments)
+    with _ending_in_order() as asked:
+        return _run(arguments, asked)
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: Sequence[str] | None, asked: Sequence[int]) -> int:
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
         options = _parser().parse_args(given)
         options.as_typed = shlex.join(["pdqat", *given])
-        pkgutil.resolve_name(options.command)(options)  # what does the work is imported only now
+        command = pkgutil.resolve_name(options.command)  # what does the work is imported only now
+        if asked:  # and an import has swallowed it
+            raise KeyboardInterrupt(asked[0])
+        command(options)
         flush_output()
     except LostProcessError as error:
         complain(f"{error}; what was finished is kept{_continuing(error)}")
@@ -94,22 +97,26 @@ def _parser() -> "Parser":
 
 
 @contextmanager
-def _ending_in_order() -> Iterator[None]:
-    """Let a request to end (SIGTERM) do what Ctrl-C does.
+def _ending_in_order() -> Iterator[list[int]]:
+    """Let a request to end (SIGTERM) do what Ctrl-C does; gives the numbers of the signals that have come.
 
     A command that can be continued says how in a note on the exception.
     """
+    asked: list[int] = []
 
     def interrupt(number: int, _: Any) -> NoReturn:
+        asked.append(number)
         raise KeyboardInterrupt(number)
 
     if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
-        yield
+        yield asked
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    if before[signal.SIGINT] is not signal.SIG_IGN:  # as it is in the background of a shell
+        signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, interrupt)
     try:
-        yield
+        yield asked
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import Parameter
 
 from pdqat.batches import samples_in
 from pdqat.constraints import Bound, OutputConstraint
@@ -85,3 +86,14 @@ def check_problem(given: object) -> None:
     """Raise InputError if it is none."""
     if not isinstance(given, Problem):
         raise InputError(f"a Lagrangian or a TaskProblem is needed, not a {type(given).__name__}")
+
+
+def check_numbers(problem: Problem, source: str) -> None:
+    """Refuse weights and multipliers with which everything would be computed, and all of it be nonsense."""
+    for name, tensor in problem.state_dict(keep_vars=True).items():
+        if not isinstance(tensor, Tensor):
+            continue
+        may_be_infinite = not isinstance(tensor, Parameter) and name.startswith("net.")  # such as a mask
+        is_number = ~torch.isnan(tensor) if may_be_infinite else torch.isfinite(tensor)
+        if not bool(is_number.all()):
+            raise InputError(f"{source} holds what is not a number, in {name.removeprefix('net.')}")

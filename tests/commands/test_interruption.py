@@ -2,6 +2,8 @@
 
 import shlex
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,3 +56,29 @@ def test_the_last_line_is_the_command_that_continues(
     continued = pdqat(*shlex.split(ended.stderr.splitlines()[-1])[1:], cwd=tmp_path)
     assert continued.returncode == 0, continued.stderr
     assert Run.open(tmp_path / "my run").summary()["epochs"] == 3
+
+
+SWALLOWING = """
+import signal, sys
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from pdqat import cli
+
+def swallowed(_):
+    try:
+        signal.raise_signal(int(sys.argv[1]))
+    except BaseException:
+        pass
+    return lambda options: print("went on")
+
+cli.pkgutil.resolve_name = swallowed
+sys.exit(cli.main(["show", "run"]))
+"""
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_that_an_import_swallows_is_heeded_after_it(number: signal.Signals, code: int) -> None:
+    command = [sys.executable, "-c", SWALLOWING, str(int(number))]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (code, "")
+    assert ended.stderr.endswith("; what was finished is kept\n")

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -263,6 +264,7 @@ def test_runs_stand_side_by_side_with_their_difference(two_runs: Path, open_page
     assert column(page, "compare", "two bits")[rows] == "2"
     assert column(page, "compare", "four bits")[rows] == "4"
     assert column(page, "compare", "four bits, difference")[rows] == "+2"
+    assert not any(re.match(r"[+-]0( |$)", cell) for cell in column(page, "compare", "four bits, difference"))
     assert page.locator("#overview h2").text_content() == "two bits"
     page.locator("header select").select_option("four bits")
     assert page.locator("#overview h2").text_content() == "four bits"

@@ -61,6 +61,13 @@ def test_inputs_that_are_not_numbers_are_said_with_their_batch() -> None:
         pdqat.fit(counting_problem(), odd, **HOW)
 
 
+def test_validation_inputs_that_are_not_numbers_are_said_with_their_batch() -> None:
+    odd = [(x.clone(), y) for x, y in BATCHES]
+    odd[1][0][3, 2] = float("nan")
+    with pytest.raises(InputError, match="the inputs of validation batch 2 hold what is not a number"):
+        pdqat.fit(counting_problem(), BATCHES, **{**HOW, "validation": odd})
+
+
 def test_a_multiplier_that_runs_away_is_said_with_its_bound() -> None:
     problem = counting_problem()
     name = problem.bounds[-1].name
@@ -125,12 +132,16 @@ def test_weights_that_are_not_numbers_are_refused(name: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("spoilt", [float("nan"), float("inf")])
-def test_a_model_that_is_not_of_numbers_is_refused_with_its_layer(spoilt: float) -> None:
+def test_a_model_that_is_not_of_numbers_is_refused_with_its_layer(spoilt: float, tmp_path: Path) -> None:
     problem = counting_problem()
     with torch.no_grad():
         dict(problem.net.model.named_parameters())["layers.2.weight"].view(-1)[0] = spoilt
     with pytest.raises(InputError, match=r"the problem to train holds what is not a number, in .*layers\.2\.weight"):
         pdqat.fit(problem, BATCHES, **HOW)
+    with pytest.raises(InputError, match=r"the problem holds what is not a number, in .*layers\.2\.weight"):
+        pdqat.rank(problem, BATCHES)
+    with pytest.raises(InputError, match=r"to report on holds what is not a number, in .*layers\.2\.weight"):
+        pdqat.report(problem, BATCHES, tmp_path / "report.html")
 
 
 @pytest.mark.parametrize("suffix", ["pt", "safetensors"])

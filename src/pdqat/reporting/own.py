@@ -20,7 +20,7 @@ from pdqat.reporting.page import render
 from pdqat.reporting.subject import Provenance, Sampled, Subject
 from pdqat.runs.exports_file import export_entry
 from pdqat.runs.folder import check_no_file_of_a_run
-from pdqat.task import Problem, check_problem
+from pdqat.task import Problem, check_numbers, check_problem
 from pdqat.training.history import History
 from pdqat.training.summary import summarize
 
@@ -73,6 +73,7 @@ def report(
         True
     """
     check_problem(problem)
+    check_numbers(problem, "the problem to report on")
     file = as_path(path, "the report")
     check_place(file)
     if history is not None and not isinstance(history, History):

@@ -20,7 +20,7 @@ from pdqat.sensitivity.hessian import trace_times_error
 from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.ranking import RankedLayer, Ranking, relative_change, slack_in_tolerances
 from pdqat.sensitivity.trials import loss_saved
-from pdqat.task import Problem, check_problem
+from pdqat.task import Problem, check_numbers, check_problem
 
 SAMPLES = 1000
 """So many held-out samples judge, unless told otherwise."""
@@ -112,6 +112,7 @@ def held_out(problem: Problem, batches: Batches, samples: int) -> list[tuple[Any
     if not isinstance(samples, int) or samples < 1:
         raise InputError(f"samples must be a whole number from 1 upwards, not {samples!r}")
     check_problem(problem)
+    check_numbers(problem, "the problem")
     device = next(problem.net.parameters()).device
     kept = [(on_device(inputs, device), on_device(target, device)) for inputs, target in limited(batches, samples)]
     if not kept:

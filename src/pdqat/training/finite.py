@@ -45,15 +45,15 @@ def check_steps(
     raise InputError(f"the loss is not a number at epoch {epoch}, step {lost}; {kept}{before}")
 
 
-def _odd_batch(batches: Batches, upto: int) -> int | None:
-    """The first of so many batches whose inputs are not all numbers."""
+def _odd_batch(batches: Batches, upto: int | None = None) -> int | None:
+    """The first of so many batches, or of all, whose inputs are not all numbers."""
     for number, (inputs, _) in enumerate(islice(pairs(batches), upto), start=1):
         if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors_in(inputs)):
             return number
     return None
 
 
-def check_finite(problem: Problem, measured: Evaluation, epoch: int, kept: str) -> None:
+def check_finite(problem: Problem, measured: Evaluation, batches: Batches, epoch: int, kept: str) -> None:
     """The last step of an epoch may have spoilt what the losses of its steps don't show yet."""
     numbers = {"the validation loss": torch.tensor(measured.loss)}
     numbers |= {f"the {measured.metric.name} of {view}": torch.tensor(it) for view, it in measured.scores.items()}
@@ -63,6 +63,9 @@ def check_finite(problem: Problem, measured: Evaluation, epoch: int, kept: str) 
         numbers |= {f"the multiplier of {name}": part for name, part in named().items()}
     for what, vector in numbers.items():
         if not bool(torch.isfinite(vector).all()):
+            batch = _odd_batch(batches)
+            if batch is not None:
+                raise InputError(f"the inputs of validation batch {batch} hold what is not a number: so does {what}")
             raise InputError(f"{what} is not a number after epoch {epoch}; {kept}")
     if isinstance(problem, Lagrangian):
         for name, part in problem.duals.named().items():

@@ -2,13 +2,9 @@
 
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn import Parameter
-
 from pdqat.errors import InputError
 from pdqat.precision import MIXED, BitPlan
-from pdqat.task import Problem
+from pdqat.task import Problem, check_numbers
 
 STRANGER_ERRORS = (LookupError, RuntimeError, TypeError, AttributeError, ArithmeticError)
 """What a state of another problem, or a damaged one, makes torch raise."""
@@ -38,17 +34,6 @@ def with_state(problem: Problem, checkpoint: dict[str, Any], source: str) -> Pro
         raise InputError(f"{source} does not fit the problem: {_reason(error)}") from error
     check_numbers(problem, source)
     return problem
-
-
-def check_numbers(problem: Problem, source: str) -> None:
-    """Refuse weights and multipliers with which everything would be computed, and all of it be nonsense."""
-    for name, tensor in problem.state_dict(keep_vars=True).items():
-        if not isinstance(tensor, Tensor):
-            continue
-        may_be_infinite = not isinstance(tensor, Parameter) and name.startswith("net.")  # such as a mask
-        is_number = ~torch.isnan(tensor) if may_be_infinite else torch.isfinite(tensor)
-        if not bool(is_number.all()):
-            raise InputError(f"{source} holds what is not a number, in {name.removeprefix('net.')}")
 
 
 def _reason(error: Exception) -> str:

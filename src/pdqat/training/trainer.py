@@ -20,7 +20,7 @@ from pdqat.lagrangian import Lagrangian
 from pdqat.layers.norm_statistics import estimate_statistics
 from pdqat.metric import Metric, MetricLike
 from pdqat.process import check_compiler
-from pdqat.task import Problem, TaskProblem, trains_low
+from pdqat.task import Problem, TaskProblem, check_numbers, trains_low
 from pdqat.training.callbacks import Callback
 from pdqat.training.descent import Descent, OptimizerLike, SchedulerLike
 from pdqat.training.finite import check_finite, check_steps, mean_objective
@@ -29,7 +29,7 @@ from pdqat.training.history import History
 from pdqat.training.replanning import Replanning
 from pdqat.training.settings import Schedule, Settings
 from pdqat.training.stages import Stages
-from pdqat.training.state import STRANGER_ERRORS, check_numbers, state_of, with_state
+from pdqat.training.state import STRANGER_ERRORS, state_of, with_state
 from pdqat.training.store import FirstStore, MemoryStore, Store
 from pdqat.training.summary import summarize
 
@@ -195,7 +195,7 @@ class Trainer:
         self._estimate_norms()
         measured = self._measure(self._validation)
         self._check_metric(measured.metric)
-        check_finite(self._trained, measured, self.epoch, self._kept())
+        check_finite(self._trained, measured, self._validation, self.epoch, self._kept())
         return {
             "epoch": self.epoch,
             "lr": rate,

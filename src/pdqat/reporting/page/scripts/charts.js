@@ -93,6 +93,12 @@ function markers(lines) {
   };
 }
 
+/** The entries of a legend, whose lines are dashed as those of the chart are. */
+function dashedLabels(chart) {
+  const labels = Chart.defaults.plugins.legend.labels.generateLabels(chart);
+  return labels.map((label) => ({ ...label, lineDash: chart.data.datasets[label.datasetIndex].borderDash }));
+}
+
 /** Lines over epochs; series: [{label, values, dashed?, hue? (the number of the colour)}]. */
 function epochChart({ title, name, epochs, series, yTitle, format = number, axis = format, marks = [], height }) {
   return figure({
@@ -129,7 +135,9 @@ function epochChart({ title, name, epochs, series, yTitle, format = number, axis
           y: { title: { display: true, text: yTitle }, ticks: { callback: (value) => axis(value) } },
         },
         plugins: {
-          legend: { labels: { usePointStyle: true, pointStyle: "line", pointStyleWidth: 28 } },
+          legend: {
+            labels: { usePointStyle: true, pointStyle: "line", pointStyleWidth: 28, generateLabels: dashedLabels },
+          },
           tooltip: {
             callbacks: {
               title: (items) => `epoch ${items[0].parsed.x}`,

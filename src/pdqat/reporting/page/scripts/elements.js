@@ -35,6 +35,11 @@ function prose(text) {
   return text.split("`").map((part, index) => (index % 2 ? element("code", {}, part) : part));
 }
 
+/** A name that may be broken behind its dots, slashes and underscores. */
+function breakable(name) {
+  return name.split(/(?<=[./_])/).flatMap((part, index) => (index ? [element("wbr"), part] : [part]));
+}
+
 function note(text) {
   return element("p", { class: "note" }, prose(text));
 }

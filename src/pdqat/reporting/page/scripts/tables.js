@@ -59,7 +59,7 @@ function table(columns, rows, options = {}) {
             element(
               "td",
               { class: column.numeric ? "numeric" : index === 0 && "name" },
-              column.cell ? column.cell(row) : text(column.value(row)),
+              column.cell ? column.cell(row) : breakable(text(column.value(row))),
             ),
           ),
         ),

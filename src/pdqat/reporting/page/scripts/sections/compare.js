@@ -72,7 +72,7 @@ function comparedRows(runs) {
       values,
       show,
       difference: (value) =>
-        show === number ? number(value, true) : `${value > 0 ? "+" : "−"}${show(Math.abs(value))}`,
+        show === number ? number(value, true) : `${value > 0 ? "+" : value < 0 ? "-" : ""}${show(Math.abs(value))}`,
     });
   plain(
     "constraints violated",

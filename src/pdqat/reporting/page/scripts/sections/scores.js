@@ -54,7 +54,7 @@ function overviewSection(run) {
       tile(
         `${verified} of ${run.verification.length}`,
         "exported files verified",
-        run.verification.map((file) => file.file).join(", "),
+        run.verification.map((file) => file.file.split("/").at(-1)).join(", "),
       ),
     );
   }
