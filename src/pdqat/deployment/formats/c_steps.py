@@ -20,8 +20,8 @@ Sizes = int | Sequence[int]
 INT32 = 2**31
 EACH_PIXEL, SUM_PIXELS = "each_pixel", "sum_pixels"
 """Steps that call no kernel of their own: they read rows."""
-AT_ONCE = 4
-"""Products of bytes that are added in one go."""
+AT_ONCE = 16
+"""Products of bytes that processors with vectors add in one go; an output with fewer is not padded."""
 MOST_PRODUCTS = 8
 """Of planes of weights and codes: with more of them a word of bits costs more than its numbers one by one."""
 LEAST_CHANNELS = 8
@@ -187,9 +187,9 @@ class Product:
             return "convolve_planes", planes.shape[-1], self._outputs_last(planes)
         if self.weights.bits == BYTE:
             terms = self.weights.indices.shape[1]
-            padded = np.pad(self.weights.indices, [(0, 0), (0, -terms % AT_ONCE)]).astype(np.int8)
-            in_fours = padded.reshape(len(padded), -1, AT_ONCE)
-            return "convolve_bytes", padded.shape[1], np.moveaxis(self._outputs_last(in_fours), -1, -2)
+            padding = -terms % AT_ONCE if terms > AT_ONCE else 0
+            padded = np.pad(self.weights.indices, [(0, 0), (0, padding)]).astype(np.int8)
+            return "convolve_bytes", terms + padding, padded
         packed = self.weights.packed()
         return "convolve_packed", packed.shape[-1], packed
 

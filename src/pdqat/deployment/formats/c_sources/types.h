@@ -19,10 +19,11 @@
 #define IN_VECTORS
 #endif
 
-/* One instruction adds four products of bytes to each of sixteen sums. */
-#if MODEL_COPIES && defined(__AVX512VNNI__)
-#include <immintrin.h>
-#define IN_FOURS
+/* Whether ones are counted in vectors, so fast that it is not worth to look for words without any. */
+#ifdef __AVX512VPOPCNTDQ__
+#define COUNTS_FAST 1
+#else
+#define COUNTS_FAST 0
 #endif
 
 /* Numbers of height x width pixels, each with its channels. Where planes is not 0 they are stored as bit planes: a
@@ -57,11 +58,11 @@ typedef struct {
     int groups;
     int kernel_height, kernel_width, stride_y, stride_x, pad_y, pad_x, dilation_y, dilation_x;
     int weight_bits;         /* of an index; a weight is slope x index + start */
-    int row_words;           /* words of an output channel: of each plane, or of all of its packed indices */
+    int row_words;           /* of an output channel: of each plane, or of all packed indices, with zeros behind */
     int32_t slope, start;
     const uint32_t *indices; /* planes or packed */
     const int8_t *bytes;     /* weights of 8 bits as they are */
-    int row_bytes;           /* of an output channel, a multiple of four, with zeros behind its weights */
+    int row_bytes;           /* of an output channel, with zeros behind its weights */
     const float *reals;
     const float *biases;
 } convolution;

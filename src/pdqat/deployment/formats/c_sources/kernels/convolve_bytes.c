@@ -2,7 +2,6 @@
 KERNEL void convolve_bytes(const convolution *layer, const tensor *from, const tensor *to, int pixel)
 {
     int outputs = to->channels / layer->groups, terms = layer->row_bytes;
-    int used = layer->kernel_height * layer->kernel_width * (from->channels / layer->groups);
     window at = window_at(layer, from, to, pixel);
     uint8_t *codes = arena.bytes;
     for (int group = 0; group < layer->groups; group++) {
@@ -12,8 +11,6 @@ KERNEL void convolve_bytes(const convolution *layer, const tensor *from, const t
             gather_bytes(layer, from, at, 1, group, codes);
         else
             gather_bytes(layer, from, at, at.is_inside, group, codes);
-        for (int term = used; term < terms; term++)
-            codes[term] = 0;
         if (from->is_signed)
             multiply_signed(sums, weights, (const int8_t *)codes, terms, outputs);
         else

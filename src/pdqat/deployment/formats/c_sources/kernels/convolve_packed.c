@@ -12,8 +12,6 @@ KERNEL void convolve_packed(const convolution *layer, const tensor *from, const 
         for (int term = 0; term < terms; term++)
             all += arena.codes[term];
         all *= layer->start;
-        for (int term = terms; term < words * in_word; term++)
-            arena.codes[term] = 0; /* what the last word has more */
         for (int output = group * outputs; output < (group + 1) * outputs; output++, weights += words) {
             int32_t sum = 0;
             for (int word = 0; word < words; word++)

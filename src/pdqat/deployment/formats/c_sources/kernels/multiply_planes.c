@@ -11,7 +11,7 @@ KERNEL void multiply_planes(const convolution *layer, const tensor *from, const 
             for (int plane = 0; plane < from->planes; plane++) {
                 uint32_t codes = bits[plane * words + word];
                 int32_t place = layer->slope * place_of(from, plane) * ((int32_t)1 << bit);
-                if (!MODEL_COPIES && codes == 0) /* where sums stay in registers this costs more than it saves */
+                if (!COUNTS_FAST && codes == 0)
                     continue;
                 IN_VECTORS
                 for (int output = 0; output < count; output++)
