@@ -69,8 +69,9 @@ def applied(rounding: RowOperation, numbers: np.ndarray) -> np.ndarray:
     """What a rounding by thresholds or a line makes of numbers (channels, n): a transcription of the kernels."""
     low, high = rounding.numbers.get("low", 0), rounding.numbers["high"]
     tables = {field: values.astype(np.int64) for field, (_, values) in rounding.tables.items()}
-    if rounding.kernel == "by_thresholds":
-        counted = (numbers[:, :, None] >= tables["thresholds"][:, None, :]).sum(2)
+    if rounding.kernel in ("by_thresholds", "by_search"):
+        thresholds = tables["thresholds"].T if rounding.kernel == "by_thresholds" else tables["thresholds"]
+        counted = (numbers[:, :, None] >= thresholds[:, None, :]).sum(2)
         return np.asarray(np.where(tables["directions"][:, None] > 0, low + counted, high - counted))
     assert rounding.kernel == "by_line"
     above = tables["slopes"][:, None] * numbers + tables["starts"][:, None]
@@ -119,10 +120,10 @@ def test_real_numbers_come_back(value: float) -> None:
 
 
 def test_a_program_has_the_kernels_that_it_calls_and_no_others() -> None:
-    text = kernels_for("/* by_line */ each_pixel(NULL, &a, &b); .read = read_bytes, .write = write_int16")
-    assert text.index("static int pixels_of(") < text.index("static void each_pixel(")
-    assert text.count("static ") == 5
-    assert all(f" {name}(" in body for name, body in all_kernels().items())
+    text = kernels_for("/* by_line */ copy_channels(0, &a, &b); read_bytes(&a, pixel, arena.row);")
+    assert text.index("KERNEL int pixels_of(") < text.index("KERNEL void copy_channels(")
+    assert text.count("KERNEL ") == 6
+    assert all(f"{name}(" in body for name, body in all_kernels().items())
 
 
 def test_numbers_of_tables_are_no_part_of_a_program() -> None:

@@ -22,6 +22,8 @@ from pdqat.deployment.integer.operations import RequantizedProduct, ToCodes, ToR
 QUICK = ("1", "2", "4", "w1a2", "w1a4", "w2a1", "w4a1", "w8a1", "w8a2")
 """Of which the integer reference is found quickly."""
 BITS = (*QUICK, "3", "8", "w1a8", "w2a8", "w4a8", "w8a4")
+COPIES = "-O1 -DMODEL_COPIES=1"
+"""As for processors with vectors, where every layer has copies of its kernels."""
 EVERYWHERE_8 = {"first": "8", "last": "8"}
 
 
@@ -104,6 +106,7 @@ def test_any_network(net: Network) -> None:
 @given(networks((2, 6, 10, 20, 34), BITS, quickly=False))
 def test_any_network_with_sanitizers(net: Network) -> None:
     check_network(net, f"-O1 {SANITIZED}")
+    check_network(net, f"{COPIES} {SANITIZED}")
 
 
 @pytest.mark.parametrize("bits", ["1", "2"])
@@ -116,12 +119,18 @@ def test_residual_sums_with_projections(bits: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-@pytest.mark.parametrize("flags", ["-O0", "-O3", f"-O2 {SANITIZED}"])
+@pytest.mark.parametrize("flags", ["-O0", "-O3", "-O3 -march=native", f"-O2 {SANITIZED}", f"{COPIES} {SANITIZED}"])
 @pytest.mark.parametrize("bits", ["1", "2", "4", "8", "w1a4", "w8a2"])
 def test_every_compiler(bits: str, flags: str, compiler: str, tmp_path: Path) -> None:
     require(compiler)
     for number, model in enumerate((residual(bits), standard(bits))):
         check(model.frozen.module, images(3), tmp_path / str(number), compiler, flags)
+
+
+@pytest.mark.parametrize("flags", [COPIES, "-O2 -march=native"])
+def test_a_copy_of_the_kernels_for_every_layer(flags: str, tmp_path: Path) -> None:
+    check(residual("2").frozen.module, images(3), tmp_path / "planes", flags=flags)
+    check(frozen(whole_network("w8a8")).module, images(3), tmp_path / "bytes", flags=flags)
 
 
 def whole_network(bits: str) -> Network:

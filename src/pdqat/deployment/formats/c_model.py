@@ -2,10 +2,11 @@
 
 from pdqat.deployment.footprint import Footprint
 from pdqat.deployment.formats.c_arena import Buffer, least_words, place
+from pdqat.deployment.formats.c_functions import step_function
 from pdqat.deployment.formats.c_kernels import kernels_for, source
 from pdqat.deployment.formats.c_program import Program
-from pdqat.deployment.formats.c_steps import FINISH, Step
-from pdqat.deployment.formats.c_tensors import REAL, WORD_BYTES, Stored
+from pdqat.deployment.formats.c_steps import EACH_PIXEL, SUM_PIXELS, Step
+from pdqat.deployment.formats.c_tensors import PLANES, REAL, WORD, WORD_BYTES, Stored
 
 HEADER = """\
 /* A network that pdqat wrote as C. The arena is static: calls must not overlap. */
@@ -44,7 +45,7 @@ PROGRAM = """\
 {types}
 /* All memory: the tensors, overlapped by lifetime, and what one pixel of a layer needs. */
 static struct {{
-    uint32_t tensors[{tensors}];
+    uint32_t tensors[{tensor_words}];
 {scratch}
 }} arena;
 
@@ -52,23 +53,21 @@ typedef char arena_has_the_promised_size[sizeof arena == MODEL_ARENA_BYTES ? 1 :
 
 {observe}
 {kernels}
-{definitions}
+static void *input_data, *scores_data; /* the arguments of model_run */
+{tensors}
 
-{constants}
+{steps}
 
-int model_run(const model_input_t *input_data, model_score_t *score_data)
+int model_run(const model_input_t *input_numbers, model_score_t *score_numbers)
 {{
-    if (input_data == NULL || score_data == NULL)
+    if (input_numbers == NULL || score_numbers == NULL)
         return 1;
-    input.data = (void *)(uintptr_t)input_data; /* it is only read */
-    scores.data = score_data;
+    input_data = (void *)(uintptr_t)input_numbers; /* it is only read */
+    scores_data = score_numbers;
 {calls}
     return 0;
 }}
 """
-READ_ROWS = ("each_pixel", "sum_pixels")
-WRITE_ROWS = ("sum_pixels",)
-"""Kernels that read and write rows, beside those that operations on rows follow."""
 
 
 class Model:
@@ -113,16 +112,17 @@ class Model:
 
     def text(self) -> str:
         """model.c."""
-        constants, tensors, calls = "\n\n".join(self._constants()), "\n".join(self._tensors()), "\n".join(self._calls())
+        numbered = list(enumerate(self.program.steps))
+        steps = "\n\n".join(step_function(step, number) for number, step in numbered)
         return PROGRAM.format(
             types=source("types.h"),
-            tensors=self._tensor_words,
+            tensor_words=self._tensor_words,
             scratch="\n".join(f"    {kind} {name}[{count}];" for kind, name, _, count in self._scratch()),
             observe=source("observe.c"),
-            kernels=kernels_for("\n".join([tensors, constants, calls])),
-            definitions=tensors,
-            constants=constants,
-            calls=calls,
+            kernels=kernels_for(steps),
+            tensors="\n".join(self._tensors()),
+            steps=steps,
+            calls="\n".join(f"    step{number}();" for number, _ in numbered),
         )
 
     def _input_type(self) -> str:
@@ -144,48 +144,23 @@ class Model:
         unit = f"#define MODEL_SCORE_UNIT {product.unit!r} /* a score times this is the network's output */"
         return f"typedef int32_t model_score_t;\n{unit}"
 
-    def _constants(self) -> list[str]:
-        """Of every step, its operations on rows from the last to the first, since each names the next one."""
-        lines = []
-        for index, step in enumerate(self.program.steps):
-            names = [f"row{index}_{number}" for number in range(len(step.rows))]
-            definitions = []
-            following = None
-            for row, name in reversed(list(zip(step.rows, names, strict=True))):
-                definitions += row.definitions(name, following)
-                following = name
-            definitions += [text.replace(FINISH, _first(names)) for text in step.constants]
-            if definitions:
-                lines.append("\n".join([*_comment(step, ""), *definitions]))
-        return lines
-
-    def _calls(self) -> list[str]:
-        lines = []
-        for index, step in enumerate(self.program.steps):
-            call = step.call.replace(FINISH, _first([f"row{index}_0"] if step.rows else []))
-            lines += ["", *_comment(step, "    "), f"    {call}"]
-        return lines
-
     def _tensors(self) -> list[str]:
-        """Definitions, each with the functions that read and write its rows where a step calls them."""
-        steps, program = self.program.steps, self.program
-        read = {step.reads[0] for step in steps if step.kernel in READ_ROWS}
-        read |= {row.other for step in steps for row in step.rows if row.other and row.kernel == "add_row"}
-        written = {step.writes for step in steps if step.makes_rows or step.kernel in WRITE_ROWS}
-        tensors = {program.input: 0, program.output: 0, **self._offsets}
-        return [tensor.definition(offset, tensor in read, tensor in written) for tensor, offset in tensors.items()]
+        tensors = {self.program.input: 0, self.program.output: 0, **self._offsets}
+        return [tensor.definition(offset) for tensor, offset in tensors.items()]
 
     def _scratch(self) -> list[tuple[str, str, int, int]]:
         """Type, name, size and number of what one pixel needs."""
         steps = self.program.steps
         rows = max(tensor.channels for step in steps for tensor in (*step.reads, step.writes))
-        adds = any(step.kernel == "sum_pixels" or any(row.kernel == "add_row" for row in step.rows) for step in steps)
-        has_rows = any(step.makes_rows or step.kernel in READ_ROWS for step in steps)
+        adds = any(step.kernel == SUM_PIXELS or any(row.kernel == "add_row" for row in step.rows) for step in steps)
+        has_rows = any(step.makes_rows or step.kernel == SUM_PIXELS for step in steps)
+        in_planes = any(step.writes.kind == PLANES for step in steps)
         parts = [
-            ("int32_t", "row", 4, rows * has_rows),
+            ("int32_t", "row", 4, (-(-rows // WORD) * WORD if in_planes else rows) * has_rows),
             ("int32_t", "other", 4, rows * adds),
-            ("uint32_t", "bits", 4, max(step.bits for step in steps)),
-            ("int16_t", "codes", 2, max(step.codes for step in steps)),
+            ("uint32_t", "bits", 4, max(step.window_words for step in steps)),
+            ("int16_t", "codes", 2, max(step.window_codes for step in steps)),
+            ("uint8_t", "bytes", 1, max(step.window_bytes for step in steps)),
         ]
         return [part for part in parts if part[3]]
 
@@ -222,14 +197,5 @@ class Model:
     def _at_hand(step: Step) -> list[Stored]:
         """What a step reads pixel by pixel, always the one that it writes next."""
         others = [row.other for row in step.rows if row.other is not None]
-        own = [step.reads[0]] if step.kernel == "each_pixel" else []
-        return [tensor for tensor in (*own, *others) if step.kernel == "each_pixel" or tensor is not step.reads[0]]
-
-
-def _first(names: list[str]) -> str:
-    return f"&{names[0]}" if names else "NULL"
-
-
-def _comment(step: Step, indent: str) -> list[str]:
-    """What a step does, a line for every operation of the model."""
-    return f"{indent}/* {f'{chr(10)}{indent}   '.join(step.about)} */".splitlines()
+        own = [step.reads[0]] if step.kernel == EACH_PIXEL else []
+        return [tensor for tensor in (*own, *others) if step.kernel == EACH_PIXEL or tensor is not step.reads[0]]

@@ -13,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from pdqat.deployment.formats import c_real
 from pdqat.deployment.formats.c_rounding import sums_rounding
 from pdqat.deployment.formats.c_rows import RowOperation
-from pdqat.deployment.formats.c_steps import FINISH, Product, Step, pair
+from pdqat.deployment.formats.c_steps import EACH_PIXEL, SUM_PIXELS, Product, Step, pair
 from pdqat.deployment.formats.c_tensors import BYTES, INT32, PLANES, REAL, Stored, bits_of, kind_of
 from pdqat.deployment.formats.c_text import plain_name
 from pdqat.deployment.integer.folding import folded_norm
@@ -35,6 +35,7 @@ from pdqat.errors import InputError
 
 NAMES = {
     "by_thresholds": "codes {made.low} to {made.high}, by thresholds",
+    "by_search": "codes {made.low} to {made.high}, by thresholds",
     "by_line": "codes {made.low} to {made.high}, by lines",
     "by_float32": "codes {made.low} to {made.high}, rounded to 24 bits on the way",
     "as_scores": "scores",
@@ -217,7 +218,7 @@ class Program:
         """An operation on rows: behind those of the step that makes them, if nobody else reads these, or by itself."""
         maker = next((step for step in self.steps if step.writes is given and step.makes_rows), None)
         if maker is None or self._readers(self._sources[given]) > 1 or not self._is_there_before(row.other, maker):
-            maker = Step([], "each_pixel", [FINISH], [given], made)
+            maker = Step([], EACH_PIXEL, [], [given], made)
             self.steps.append(maker)
         maker.about.append(self._about(node, about))
         maker.rows.append(row)
@@ -334,7 +335,7 @@ class Program:
     def _pooled_sums(self, node: fx.Node, operation: PooledSums, given: Stored) -> Stored:
         low, high = operation.count * given.low, operation.count * given.high
         made = self.new(node, kind_of(low, high), low, high)
-        return self.add(node, "sum_pixels", given, made, f"sums {low} to {high} of all pixels", makes_rows=False)
+        return self.add(node, SUM_PIXELS, given, made, f"sums {low} to {high} of all pixels", makes_rows=False)
 
     _METHODS: dict[type, Callable[..., Stored]] = {  # noqa: RUF012
         SumsToCodes: _round_sums,

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from pdqat.deployment.formats.c_rows import RowOperation
-from pdqat.deployment.formats.c_steps import FINISH, Geometry, Sizes, pair
+from pdqat.deployment.formats.c_steps import Geometry, Sizes, pair
 from pdqat.deployment.formats.c_tensors import REAL, Stored
 from pdqat.deployment.formats.c_text import structure, table
 from pdqat.deployment.integer.functions import function_name
@@ -98,7 +98,7 @@ def _product(
     made, layer = program.new(node, REAL), f"layer{len(program.steps)}"
     ordered = weight.detach().movedim(1, -1).reshape(len(weight), -1)
     biases = torch.zeros(len(weight)) if bias is None else bias.detach()
-    fields = geometry.fields() | {"reals": f"{layer}_weights", "biases": f"{layer}_biases", "finish": FINISH}
+    fields = geometry.fields() | {"reals": f"{layer}_weights", "biases": f"{layer}_biases"}
     return program.add(
         node,
         "convolve_real",

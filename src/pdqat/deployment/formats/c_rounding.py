@@ -126,8 +126,14 @@ def _by_thresholds(steps: list[Steps], sign: Tensor, lowest: int, highest: int) 
             at = np.where(channel.every_code <= channel.constant, -INT32 - 1, INT32)
         thresholds.append(np.clip(at if slope > 0 else np.sort(1 - at), -INT32 - 1, INT32))
     directions = np.where([channel.constant is None for channel in steps], sign.numpy(), 1)
-    tables = {"thresholds": ("int32_t", np.array(thresholds)), "directions": ("int8_t", directions)}
-    return RowOperation("by_thresholds", {"low": lowest, "high": highest, "count": highest - lowest}, tables)
+    is_counted = highest - lowest <= FEW
+    by_channel = np.array(thresholds)
+    tables = {
+        "thresholds": ("int32_t", by_channel.T if is_counted else by_channel),
+        "directions": ("int8_t", directions),
+    }
+    kernel = "by_thresholds" if is_counted else "by_search"
+    return RowOperation(kernel, {"low": lowest, "high": highest, "count": highest - lowest}, tables)
 
 
 def _line(steps: Steps, sign: int, lowest: int) -> tuple[int, int, int] | None:

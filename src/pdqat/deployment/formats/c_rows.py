@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pdqat.deployment.formats.c_tensors import Stored
+from pdqat.deployment.formats.c_tensors import REAL, Stored
 from pdqat.deployment.formats.c_text import real, structure, table
 
 SIZES = {"int8_t": 1, "uint8_t": 1, "int32_t": 4, "int64_t": 8, "float": 4}
@@ -29,15 +29,25 @@ class RowOperation:
     observed: int = 0
     """The number of the layer whose codes it makes, from 1 on."""
 
-    def definitions(self, name: str, following: str | None) -> list[str]:
-        """In C."""
-        fields: dict[str, Any] = {"apply": self.kernel, "observed": self.observed, **self.numbers}
-        fields["next"] = following and f"&{following}"
-        fields["other"] = self.other and f"&{self.other.name}"
+    def definitions(self, name: str) -> list[str]:
+        """Its constants in C."""
+        if self.other is not None:
+            return []
+        fields: dict[str, Any] = {**self.numbers}
         fields |= {field: real(value) for field, value in self.reals.items()}
         fields |= {field: f"{name}_{field}" for field in self.tables}
         tables = [table(kind, f"{name}_{field}", numbers) for field, (kind, numbers) in self.tables.items()]
         return [*tables, structure("row_operation", name, fields)]
+
+    def calls(self, name: str, made: Stored) -> list[str]:
+        """What is done in C to a row of a pixel of the tensor that is made."""
+        if self.other is None:
+            calls = [f"{self.kernel}(&{name}, arena.row, {made.channels});"]
+        elif self.other.kind == REAL:
+            calls = [f"{self.kernel}(arena.row, &{self.other.name}, pixel);"]
+        else:
+            calls = [self.other.read("arena.other"), f"{self.kernel}(arena.row, arena.other, {made.channels});"]
+        return [*calls, *([f"OBSERVE({self.observed - 1}, arena.row, &{made.name}, pixel);"] if self.observed else [])]
 
     def repeated(self, channels: int) -> "RowOperation":
         """One channel's constants for all."""

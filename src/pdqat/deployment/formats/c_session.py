@@ -53,6 +53,7 @@ class Library:
         self.inputs = [INPUT]
         self._model = model
         self._observed = model.layers if observed else []
+        self._starts = np.cumsum([0, *(layer.size for layer in self._observed)]).astype(np.int32)
         library = scratch / ("codes.so" if observed else "plain.so")
         self._run = ctypes.CDLL(str(compiled(folder, library, observed, flags))).run_samples
         self._run.argtypes = [*[ctypes.c_void_p] * 2, ctypes.c_int, *[ctypes.c_void_p] * 2, ctypes.c_int]
@@ -78,14 +79,13 @@ class Library:
         """The scores as model_run gives them, and codes by operation."""
         program, numbers = self._model.program, np.ascontiguousarray(numbers)
         kind = np.float32 if program.last_product is None else np.int32
-        scores = np.zeros((len(numbers), program.output.size), kind)
-        sizes = [layer.size for layer in self._observed]
-        starts = np.cumsum([0, *sizes]).astype(np.int32)
-        seen = np.zeros((len(numbers), int(starts[-1])), np.int32)
-        given, made, codes, layers = (array.ctypes.data for array in (numbers, scores, seen, starts))
-        if self._run(given, made, len(numbers), codes, layers, int(starts[-1])):
+        scores = np.empty((len(numbers), program.output.size), kind)
+        size = int(self._starts[-1])
+        seen = np.empty((len(numbers), size), np.int32)
+        given, made, codes = (array.ctypes.data for array in (numbers, scores, seen))
+        if self._run(given, made, len(numbers), codes, self._starts.ctypes.data, size):
             raise InputError("model_run gives back an error")
-        parts = np.split(seen, starts[1:-1], axis=1) if sizes else []
+        parts = np.split(seen, self._starts[1:-1], axis=1) if self._observed else []
         return scores, {
             layer.operation: part.reshape(len(numbers), *layer.shape)
             for layer, part in zip(self._observed, parts, strict=True)

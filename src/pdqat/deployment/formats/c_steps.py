@@ -18,10 +18,10 @@ from pdqat.errors import InputError
 
 Sizes = int | Sequence[int]
 INT32 = 2**31
-FINISH = "{finish}"
-"""Stands in constants for the first operation on rows."""
-AT_ONCE = 4
-"""Products of bytes that a kernel adds in one go."""
+EACH_PIXEL, SUM_PIXELS = "each_pixel", "sum_pixels"
+"""Steps that call no kernel of their own: they read rows."""
+AT_ONCE = 16
+"""Products of bytes that processors with vectors add in one go; an output with fewer is not padded."""
 MOST_PRODUCTS = 8
 """Of planes of weights and codes: with more of them a word of bits costs more than its numbers one by one."""
 LEAST_CHANNELS = 8
@@ -40,22 +40,17 @@ class Step:
     reads: list[Stored]
     writes: Stored
     constants: list[str] = field(default_factory=list)
-    """Definitions in C, `{finish}` for the first operation on rows."""
+    """Definitions in C."""
     constant_bytes: int = 0
     macs: int = 0
     """Products that are added up."""
     rows: list[RowOperation] = field(default_factory=list)
     makes_rows: bool = True
     """Whether operations on rows can follow."""
-    bits: int = 0
-    codes: int = 0
-    """What windows take: words of bits, and codes."""
-
-    @property
-    def call(self) -> str:
-        """In C."""
-        tensors = [f"&{tensor.name}" for tensor in (*self.reads[:1], self.writes)]
-        return f"{self.kernel}({', '.join([*self.arguments, *tensors])});"
+    window_words: int = 0
+    window_bytes: int = 0
+    window_codes: int = 0
+    """What windows take: words of bits, codes as bytes, and codes of 16 bits."""
 
     @property
     def bytes(self) -> int:
@@ -156,15 +151,15 @@ class Product:
     def step(self, layer: str, given: Stored, made: Stored) -> Step:
         """The call; `layer` is what its constants are called by."""
         geometry = Geometry.of(self.operation.weight, self.operation.convolution)
-        kernel, words, stored = self._stored(given.kind == PLANES)
-        weights, kind = ("bytes", "int8_t") if kernel == "convolve_bytes" else ("indices", "uint32_t")
+        kernel, row, stored = self._stored(given.kind == PLANES)
+        in_bytes = kernel == "convolve_bytes"
+        weights = table("int8_t" if in_bytes else "uint32_t", f"{layer}_weights", stored)
         fields = geometry.fields() | {
             "weight_bits": self.weights.bits,
-            "row_words": words,
+            "row_bytes" if in_bytes else "row_words": row,
             "slope": self.weights.slope,
             "start": self.weights.start,
-            weights: f"{layer}_weights",
-            "finish": FINISH,
+            "bytes" if in_bytes else "indices": f"{layer}_weights",
         }
         terms = self.weights.indices.shape[1]
         bits = f"{self.weights.bits} bit{'s' * (self.weights.bits > 1)}"
@@ -177,22 +172,24 @@ class Product:
             [f"&{layer}"],
             [given],
             made,
-            [table(kind, f"{layer}_weights", stored), structure("convolution", layer, fields)],
+            [weights, structure("convolution", layer, fields)],
             stored.nbytes,
             made.size * terms,
-            bits=words * given.planes,
-            codes=0 if given.kind == PLANES else -(-terms // WORD) * WORD,
+            window_words=row * given.planes,
+            window_bytes=row if in_bytes else 0,
+            window_codes=row * (WORD // self.weights.bits) if kernel == "convolve_packed" else 0,
         )
 
     def _stored(self, in_planes: bool) -> tuple[str, int, np.ndarray]:
-        """Kernel, words of a row, and weights."""
+        """Kernel, words or bytes of an output, and weights."""
         if in_planes:
             planes = self.weights.planes()
             return "convolve_planes", planes.shape[-1], self._outputs_last(planes)
         if self.weights.bits == BYTE:
             terms = self.weights.indices.shape[1]
-            padded = np.pad(self.weights.indices, [(0, 0), (0, -terms % AT_ONCE)])
-            return "convolve_bytes", 0, self._outputs_last(padded).astype(np.int8)
+            padding = -terms % AT_ONCE if terms > AT_ONCE else 0
+            padded = np.pad(self.weights.indices, [(0, 0), (0, padding)]).astype(np.int8)
+            return "convolve_bytes", terms + padding, padded
         packed = self.weights.packed()
         return "convolve_packed", packed.shape[-1], packed
 

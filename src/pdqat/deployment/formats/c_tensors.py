@@ -50,11 +50,20 @@ class Stored:
         size = {REAL: 4, INT32: 4, INT16: 2, BYTES: 1}[self.kind]
         return -(-self.size * size // WORD_BYTES)
 
-    def definition(self, offset: int, reads: bool, writes: bool) -> str:
-        """In C; the functions that read and write its rows are named only where they are called."""
+    def read(self, row: str) -> str:
+        """The call in C that reads a pixel."""
+        return f"read_{self.kind}(&{self.name}, pixel, {row});"
+
+    def write(self, row: str, pixel: str = "pixel") -> str:
+        """The call in C that writes a pixel."""
+        return f"write_{self.kind}(&{self.name}, {pixel}, {row});"
+
+    def definition(self, offset: int) -> str:
+        """In C."""
         channels_first = bool(self.outside)
         fields = {
-            "data": f"arena.tensors + {offset}" if not self.outside else 0,
+            "data": 0 if self.outside else f"arena.tensors + {offset}",
+            "outside": f"&{self.outside}_data" if self.outside else 0,
             "height": self.height,
             "width": self.width,
             "channels": self.channels,
@@ -62,10 +71,8 @@ class Stored:
             "channel_step": self.pixels if channels_first else 1,
             "planes": self.planes,
             "is_signed": int(self.low < 0),
-            "read": f"read_{self.kind}" if reads else 0,
-            "write": f"write_{self.kind}" if writes else 0,
         }
-        return structure("tensor", self.name, fields, constant=not self.outside)
+        return structure("tensor", self.name, fields)
 
 
 def bits_of(low: int, high: int) -> int:

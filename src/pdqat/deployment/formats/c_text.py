@@ -59,7 +59,7 @@ def rows(literals: Iterable[str]) -> str:
     return "\n".join([*lines, line])
 
 
-def structure(kind: str, name: str, fields: Mapping[str, Any], constant: bool = True) -> str:
-    """A struct, with the fields that are not 0."""
+def structure(kind: str, name: str, fields: Mapping[str, Any]) -> str:
+    """A constant struct, with the fields that are not 0."""
     given = ", ".join(f".{field} = {value}" for field, value in fields.items() if value not in (0, None))
-    return f"static {'const ' * constant}{kind} {name} = {{{given}}};"
+    return f"static const {kind} {name} = {{{given}}};"

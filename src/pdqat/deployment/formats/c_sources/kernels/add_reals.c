@@ -1,6 +1,6 @@
-/* Real numbers plus those of another tensor. */
-static void add_reals(const row_operation *how, int32_t *row, int channels, int pixel)
+/* Real numbers plus those of a pixel of another tensor. */
+KERNEL void add_reals(int32_t *row, const tensor *other, int pixel)
 {
-    for (int channel = 0; channel < channels; channel++)
-        row[channel] = as_bits(as_value(row[channel]) + real_at(how->other, pixel, channel));
+    for (int channel = 0; channel < other->channels; channel++)
+        row[channel] = as_bits(as_value(row[channel]) + real_at(other, pixel, channel));
 }

@@ -1,5 +1,6 @@
-/* Puts `count` bits of the source, from bit `first` on, behind the first `at` bits of the target, whose others are 0. */
-static void append_bits(uint32_t *target, int at, const uint32_t *source, int first, int count)
+/* Puts `count` bits of the source, from bit `first` on, behind the first `at` bits of the target, whose others are
+   0. */
+KERNEL void append_bits(uint32_t *target, int at, const uint32_t *source, int first, int count)
 {
     while (count > 0) {
         int taken = count < 32 ? count : 32, from = first % 32, to = at % 32;

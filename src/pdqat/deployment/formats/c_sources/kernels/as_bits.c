@@ -1,4 +1,4 @@
-static int32_t as_bits(float value)
+KERNEL int32_t as_bits(float value)
 {
     int32_t bits;
     memcpy(&bits, &value, sizeof bits);

@@ -1,4 +1,4 @@
-static float as_value(int32_t bits)
+KERNEL float as_value(int32_t bits)
 {
     float value;
     memcpy(&value, &bits, sizeof value);

@@ -1,5 +1,5 @@
 /* The means of as many parts of the image as there are pixels in the result. */
-static void average_parts_real(const tensor *from, const tensor *to)
+KERNEL void average_parts_real(const tensor *from, const tensor *to)
 {
     for (int pixel = 0; pixel < pixels_of(to); pixel++) {
         int y = pixel / to->width, x = pixel % to->width;

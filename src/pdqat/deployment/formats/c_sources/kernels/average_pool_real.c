@@ -1,5 +1,5 @@
 /* The mean of each window. */
-static void average_pool_real(const windows *pool, const tensor *from, const tensor *to)
+KERNEL void average_pool_real(const windows *pool, const tensor *from, const tensor *to)
 {
     for (int pixel = 0; pixel < pixels_of(to); pixel++) {
         int top = pixel / to->width * pool->stride_y - pool->pad_y, bottom = top + pool->height;

@@ -1,8 +1,7 @@
 /* Codes as float32 rounds slope / 2^shift x (divisor x sum + start), in integers: the sum is rounded to 24 bits, then
    the product, then the code, halves to even. */
-static void by_float32(const row_operation *how, int32_t *row, int channels, int pixel)
+KERNEL void by_float32(const row_operation *how, int32_t *row, int channels)
 {
-    (void)pixel;
     for (int channel = 0; channel < channels; channel++) {
         int64_t sum = (int64_t)how->divisor * row[channel] + how->starts[channel];
         uint64_t size = in_24_bits((uint64_t)(sum < 0 ? -sum : sum));

@@ -1,7 +1,6 @@
 /* Codes by a line: (slope x sum + start) / 2^shift above the lowest code, rounded down. */
-static void by_line(const row_operation *how, int32_t *restrict row, int channels, int pixel)
+KERNEL void by_line(const row_operation *how, int32_t *restrict row, int channels)
 {
-    (void)pixel;
     const int32_t *slopes = how->slopes;
     const int64_t *starts = how->starts;
     const uint8_t *shifts = how->shifts;

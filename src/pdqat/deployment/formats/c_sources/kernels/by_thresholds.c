@@ -1,24 +1,14 @@
-/* Codes by thresholds: as many as a sum reaches are counted up from the lowest code, or down from the highest. */
-static void by_thresholds(const row_operation *how, int32_t *row, int channels, int pixel)
+/* Codes by a few thresholds: as many as a sum reaches are counted up from the lowest code, or down from the highest. */
+KERNEL void by_thresholds(const row_operation *how, int32_t *restrict row, int channels)
 {
-    (void)pixel;
     const int32_t *thresholds = how->thresholds;
-    if (how->count == 1) {
-        for (int channel = 0; channel < channels; channel++) {
-            int32_t reached = row[channel] >= thresholds[channel];
-            row[channel] = how->directions[channel] > 0 ? how->low + reached : how->high - reached;
-        }
-        return;
-    }
-    for (int channel = 0; channel < channels; channel++, thresholds += how->count) {
-        int first = 0, last = how->count;
-        while (first < last) {
-            int middle = (first + last) / 2;
-            if (row[channel] >= thresholds[middle])
-                first = middle + 1;
-            else
-                last = middle;
-        }
-        row[channel] = how->directions[channel] > 0 ? how->low + first : how->high - first;
+    const int8_t *directions = how->directions;
+    int32_t low = how->low, high = how->high;
+    int count = how->count;
+    for (int channel = 0; channel < channels; channel++) {
+        int32_t reached = 0;
+        for (int number = 0; number < count; number++)
+            reached += row[channel] >= thresholds[number * channels + channel];
+        row[channel] = directions[channel] > 0 ? low + reached : high - reached;
     }
 }

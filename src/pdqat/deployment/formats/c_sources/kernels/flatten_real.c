@@ -1,5 +1,5 @@
 /* Real numbers in one row: channels, rows, columns. */
-static void flatten_real(const tensor *from, const tensor *to)
+KERNEL void flatten_real(const tensor *from, const tensor *to)
 {
     for (int channel = 0; channel < from->channels; channel++)
         for (int pixel = 0; pixel < pixels_of(from); pixel++)

@@ -1,5 +1,5 @@
 /* number / 2^shift to the nearest whole number, halves to the even one. */
-static uint64_t half_to_even(uint64_t number, int shift)
+KERNEL uint64_t half_to_even(uint64_t number, int shift)
 {
     uint64_t whole, rest, half;
     if (shift <= 0)

@@ -1,5 +1,5 @@
 /* The nearest number with 24 significant bits, halves to the even one: what float32 holds of a number below 2^56. */
-static uint64_t in_24_bits(uint64_t number)
+KERNEL uint64_t in_24_bits(uint64_t number)
 {
     static const int steps[6] = {16, 8, 4, 2, 1, 1};
     int shift = 0;

@@ -1,5 +1,5 @@
 /* The largest number of each window. */
-static void max_pool_real(const windows *pool, const tensor *from, const tensor *to)
+KERNEL void max_pool_real(const windows *pool, const tensor *from, const tensor *to)
 {
     for (int pixel = 0; pixel < pixels_of(to); pixel++) {
         int top = pixel / to->width * pool->stride_y - pool->pad_y;

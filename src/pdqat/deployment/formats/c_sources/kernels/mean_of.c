@@ -1,5 +1,5 @@
 /* The mean of a rectangle: rows, columns, then divided by a number. */
-static float mean_of(const tensor *from, int channel, int top, int bottom, int left, int right, int count)
+KERNEL float mean_of(const tensor *from, int channel, int top, int bottom, int left, int right, int count)
 {
     float sum = 0.0f;
     for (int y = top < 0 ? 0 : top; y < bottom && y < from->height; y++)

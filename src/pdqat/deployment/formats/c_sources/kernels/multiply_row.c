@@ -1,7 +1,6 @@
 /* Sums times the divisor that their weights were divided by. */
-static void multiply_row(const row_operation *how, int32_t *row, int channels, int pixel)
+KERNEL void multiply_row(const row_operation *how, int32_t *row, int channels)
 {
-    (void)pixel;
     for (int channel = 0; channel < channels; channel++)
         row[channel] *= how->divisor;
 }

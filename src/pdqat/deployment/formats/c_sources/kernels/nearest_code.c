@@ -1,5 +1,5 @@
 /* The nearest whole number, halves to the even one, within the codes. */
-static int32_t nearest_code(float value, int32_t low, int32_t high)
+KERNEL int32_t nearest_code(float value, int32_t low, int32_t high)
 {
     int32_t code;
     float rest;

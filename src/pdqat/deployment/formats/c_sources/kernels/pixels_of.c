@@ -1,4 +1,4 @@
-static int pixels_of(const tensor *numbers)
+KERNEL int pixels_of(const tensor *numbers)
 {
     return numbers->height * numbers->width;
 }

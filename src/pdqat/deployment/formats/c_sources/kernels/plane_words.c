@@ -1,5 +1,5 @@
 /* The words of one plane of a pixel. */
-static int plane_words(int channels)
+KERNEL int plane_words(int channels)
 {
     return (channels + 31) / 32;
 }

@@ -1,5 +1,5 @@
 /* The ones of a word: by an instruction, unless it is for single words and others are for vectors of them. */
-static int32_t popcount(uint32_t word)
+KERNEL int32_t popcount(uint32_t word)
 {
 #if defined(__AVX512VPOPCNTDQ__) || defined(__aarch64__) || (defined(__POPCNT__) && !defined(__AVX2__))
     return __builtin_popcount(word);

@@ -1,0 +1,36 @@
+"""Steps as functions in C: the constants of a step, and behind them what it does, pixel by pixel."""
+
+from pdqat.deployment.formats.c_steps import EACH_PIXEL, SUM_PIXELS, Step
+
+
+def step_function(step: Step, number: int) -> str:
+    """With a comment that has a line for every operation of the model."""
+    names = [f"row{number}_{index}" for index in range(len(step.rows))]
+    constants = [*step.constants]
+    for row, name in zip(step.rows, names, strict=True):
+        constants += row.definitions(name)
+    about = "\n   ".join(step.about)
+    body = "\n".join(f"    {line}" for line in _body(step, names))
+    return "\n".join([f"/* {about} */", *constants, f"static void step{number}(void)", "{", body, "}"])
+
+
+def _body(step: Step, names: list[str]) -> list[str]:
+    given, made = step.reads[0], step.writes
+    tensors = f"&{given.name}, &{made.name}"
+    if step.kernel == SUM_PIXELS:
+        adding = [given.read("arena.row"), f"add_row(arena.other, arena.row, {given.channels});"]
+        return [
+            "memset(arena.other, 0, sizeof arena.other);",
+            *_each_pixel(given.pixels, adding),
+            made.write("arena.other", pixel="0"),
+        ]
+    arguments = ", ".join([*step.arguments, tensors])
+    if not step.makes_rows:
+        return [f"{step.kernel}({arguments});"]
+    rows = given.read("arena.row") if step.kernel == EACH_PIXEL else f"{step.kernel}({arguments}, pixel);"
+    operations = [call for row, name in zip(step.rows, names, strict=True) for call in row.calls(name, made)]
+    return _each_pixel(made.pixels, [rows, *operations, made.write("arena.row")])
+
+
+def _each_pixel(pixels: int, lines: list[str]) -> list[str]:
+    return [f"for (int pixel = 0; pixel < {pixels}; pixel++) {{", *(f"    {line}" for line in lines), "}"]
