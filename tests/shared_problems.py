@@ -69,7 +69,7 @@ def data(samples: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tens
 def lagrangian(
     constraints: Sequence[Constraint] | None = None, dtype: torch.dtype = torch.float64, objective: str = "low"
 ) -> Lagrangian:
-    """With multipliers that all differ, so that no gradient is left out; as it is by default, or as the paper has it."""
+    """With multipliers that all differ, so that no gradient is left out: the default, or the paper's."""
     net = prepare(model().to(dtype), data(8, dtype)[0], 2, tied_norms=objective == "low")
     problem = Lagrangian(net, F.cross_entropy, constraints, duals=Ascent(0.5), objective=objective)
     problem.duals.multipliers.copy_(torch.linspace(0.5, 1.5, len(problem.duals.multipliers)))
