@@ -84,10 +84,10 @@ def bytes_of_images(count: int) -> Tensor:
 
 
 @cache
-def integers_throughout(name: str, bits: str) -> Deployable:
+def integers_throughout(name: str, bits: str, quantizer: str = "normal-bytes") -> Deployable:
     """A network of integers from the bytes of the image to the scores; not to be changed."""
     torch.manual_seed(0)
-    net = prepare(BUILDERS[name](), bytes_of_images(8), bits, ends=8, quantizer="dorefa-bytes", integer_sums=True)
+    net = prepare(BUILDERS[name](), bytes_of_images(8), bits, ends=8, quantizer=quantizer, integer_sums=True)
     return Deployable.of(trained_like(net, 1, draw=torch.rand), None, bytes_of_images(8))
 
 

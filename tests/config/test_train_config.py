@@ -193,7 +193,8 @@ def test_the_file_has_every_key_that_has_a_value() -> None:
         (
             "quantizer",
             "ternary",
-            "dorefa, dorefa-unscaled, dorefa-int8, dorefa-bytes, dorefa-lsq, normal, uniform, uniform-channel, lsq",
+            "dorefa, dorefa-unscaled, dorefa-int8, dorefa-bytes, dorefa-lsq, normal, normal-bytes, uniform, "
+            "uniform-channel, lsq",
         ),
         ("method", "magic", "full, ste, pdqat-output, pdqat-layers"),
         ("method", 3, "full, ste, pdqat-output, pdqat-layers"),

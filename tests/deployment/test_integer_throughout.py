@@ -29,15 +29,17 @@ from pdqat.deployment.integer.sum_operations import PooledSums
 IN_REALS = (ToReal, ScaleShift)
 
 
+@pytest.mark.parametrize("quantizer", ["normal-bytes", "dorefa-bytes"])
 @pytest.mark.parametrize("bits", ["1", "2", "8"])
 @pytest.mark.parametrize("name", BUILDERS)
-def test_nothing_between_the_image_and_the_scores_is_a_real_number(name: str, bits: str) -> None:
-    frozen = integers_throughout(name, bits).frozen
+def test_nothing_between_the_image_and_the_scores_is_a_real_number(name: str, bits: str, quantizer: str) -> None:
+    deployed = integers_throughout(name, bits, quantizer)
+    frozen = deployed.frozen
     assert not frozen.real_layers
     kinds = [type(part) for part in frozen.module.children()]
     assert kinds.count(ToCodes) == kinds.count(RealProduct) == kinds.count(PooledSums) == 1
     assert not set(kinds) & set(IN_REALS)
-    assert verified_reference(integers_throughout(name, bits), bytes_of_images(40)).passes
+    assert verified_reference(deployed, bytes_of_images(40)).passes
 
 
 @torch.no_grad()

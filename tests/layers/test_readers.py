@@ -18,7 +18,7 @@ from pdqat.layers.transfer import with_plan
 from pdqat.quantizers import SCHEMES, Quantizer
 
 every_scheme = pytest.mark.parametrize("quantizer", SCHEMES)
-WITHOUT_SCALE = ["dorefa", "dorefa-unscaled", "dorefa-int8", "dorefa-bytes", "normal"]
+WITHOUT_SCALE = ["dorefa", "dorefa-unscaled", "dorefa-int8", "dorefa-bytes", "normal", "normal-bytes"]
 """For activations of fewer than 8 bits."""
 
 

@@ -33,6 +33,16 @@ def test_eight_bits_fit_into_a_signed_byte() -> None:
     assert integers.remainder(2).eq(0).any()
 
 
+def test_bytes_can_have_seven_bits_of_range_and_one_scale() -> None:
+    """The mean of all weights is 1.5; below 8 bits every channel keeps its own scale."""
+    quantizer = NormalWeight(largest_byte=64, one_scale_of_bytes=True)
+    grid = quantizer.codes(100 * weights(), 8)
+    assert grid.integers.abs().max() <= 64
+    assert grid.scale.numel() == 1
+    assert float(grid.scale) == pytest.approx(150 * 0.0308 * 255 / (2 * 0.7978845608) / 64)
+    assert quantizer.codes(weights(), 2).scale.numel() == 2
+
+
 @pytest.mark.parametrize("bits", range(1, 9))
 def test_no_range_suits_normal_weights_better(bits: int) -> None:
     """Squared error beside that of ranges which are a twentieth smaller and larger, on the same weights."""

@@ -48,7 +48,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "milestones": [0.5, 0.75, 0.9],
         "decay": 0.1,
     },
-    "deployable": {"quantizer": "dorefa-bytes", "integer_sums": True, "ends": "8", "normalize": False},
+    "deployable": {"quantizer": "normal-bytes", "integer_sums": True, "ends": "8", "normalize": False},
 }
 
 

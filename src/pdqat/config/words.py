@@ -12,7 +12,7 @@ MODELS = (
 )
 QUANTIZERS = (
     *("dorefa", "dorefa-unscaled", "dorefa-int8", "dorefa-bytes", "dorefa-lsq"),
-    *("normal", "uniform", "uniform-channel", "lsq"),
+    *("normal", "normal-bytes", "uniform", "uniform-channel", "lsq"),
 )
 GRADIENTS = ("exact", "norms", "straight-through")
 OBJECTIVES = ("full", "low")

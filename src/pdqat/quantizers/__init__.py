@@ -8,7 +8,7 @@ from pdqat.errors import InputError
 from pdqat.quantizers.base import Grid, Quantizer
 from pdqat.quantizers.dorefa import DoReFaActivation, DoReFaByteActivation, DoReFaWeight
 from pdqat.quantizers.lsq import LSQ
-from pdqat.quantizers.normal import NormalWeight
+from pdqat.quantizers.normal import SIGNED_BYTE, NormalWeight
 from pdqat.quantizers.power_of_two import PowerOfTwo
 from pdqat.quantizers.uniform import UniformActivation, UniformWeight
 
@@ -40,7 +40,6 @@ class Scheme:
         return self  # a copied network has the scheme that it had, which files know by its name
 
 
-SIGNED_BYTE = 127
 HALF_BYTE = 64
 """Two products of it with an unsigned byte fit into 16 bits, in which processors without VNNI add them."""
 
@@ -51,6 +50,9 @@ SCHEMES = {
     "dorefa-bytes": Scheme(partial(DoReFaWeight, largest_byte=HALF_BYTE), DoReFaByteActivation),
     "dorefa-lsq": Scheme(DoReFaWeight, partial(LSQ, signed=False)),
     "normal": Scheme(NormalWeight, DoReFaActivation),
+    "normal-bytes": Scheme(
+        partial(NormalWeight, largest_byte=HALF_BYTE, one_scale_of_bytes=True), DoReFaByteActivation
+    ),
     "uniform": Scheme(UniformWeight, UniformActivation),
     "uniform-channel": Scheme(partial(UniformWeight, per_channel=True), UniformActivation),
     "lsq": Scheme(partial(LSQ, signed=True), partial(LSQ, signed=False)),

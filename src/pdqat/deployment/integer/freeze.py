@@ -149,7 +149,7 @@ class _Freezer:
         if largest > LARGEST_WEIGHT:
             raise InputError(
                 f"layer {name} can't be exported: its {precision.weight}-bit weights reach {largest}, a signed byte "
-                f"{LARGEST_WEIGHT}; train with --quantizer dorefa-bytes (preset deployable), or with 7 bits"
+                f"{LARGEST_WEIGHT}; train with --quantizer normal-bytes (preset deployable), or with 7 bits"
             )
         codes = codes_of(self._view(layer).activation, precision.activation, name)
         rows = grid.integers.flatten(1).long()

@@ -4,6 +4,8 @@ KERNEL void convolve_real(const convolution *layer, const tensor *from, const te
 {
     int channels = from->channels / layer->groups, outputs = to->channels / layer->groups;
     int terms = layer->kernel_height * layer->kernel_width * channels;
+    int step = 4 * from->channel_step; /* bytes */
+    const uint8_t *numbers = (const uint8_t *)data_of(from);
     window at = window_at(layer, from, to, pixel);
     for (int output = 0; output < to->channels; output++) {
         const float *weights = layer->reals + output * terms;
@@ -14,8 +16,11 @@ KERNEL void convolve_real(const convolution *layer, const tensor *from, const te
                 int y = at.top + row * layer->dilation_y, x = at.left + column * layer->dilation_x;
                 if (!at.is_inside && is_outside(from, y, x))
                     continue;
-                for (int channel = 0; channel < channels; channel++) {
-                    float product = weights[channel] * real_at(from, y * from->width + x, first + channel);
+                const uint8_t *number = numbers + (y * from->width + x) * 4 * from->pixel_step + first * step;
+                for (int channel = 0; channel < channels; channel++, number += step) {
+                    float value, product;
+                    memcpy(&value, number, sizeof value);
+                    product = weights[channel] * value;
                     sum += product;
                 }
             }

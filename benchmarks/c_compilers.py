@@ -1,0 +1,109 @@
+"""Whether a C folder computes the same under every compiler, on all test images.
+
+    python benchmarks/c_compilers.py RUN     exports RUN as C, which verifies it code by code, then compares compilers
+
+The export compares every code and score of all test images with the integer reference, as compiled by cc -O3. Every
+other build (gcc and clang, -O0, -O3, -O3 -march=native, and with the address and undefined-behaviour sanitizers) then
+has to give the same 64-bit sums of every image: one of all its codes, with their layers and places, and its scores. A
+build is told as soon as it is finished. The numbers go to results/c_compilers.json.
+"""
+
+import argparse
+import hashlib
+import json
+import subprocess
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import RESULTS, commit, machine, write
+
+from pdqat.config.trained import Trained
+from pdqat.deployment.export import export
+
+NAME = "c_compilers"
+FLAGS = {
+    "-O3": "-O3",
+    "-O3 -march=native": "-O3 -march=native",
+    "-O0": "-O0",
+    "sanitizers": "-O1 -fsanitize=address,undefined -fno-sanitize-recover=all",
+    "sanitizers, copies": "-O1 -DMODEL_COPIES=1 -fsanitize=address,undefined -fno-sanitize-recover=all",
+}
+COMPILERS = ("gcc", "clang")
+MAIN = """\
+#include <stdio.h>
+#include "model.h"
+static uint64_t sum;
+static void add(uint64_t number) { sum = (sum ^ number) * 1099511628211u; }
+void model_observe(int layer, int index, int32_t code)
+{
+    add((uint64_t)layer << 32 | (uint32_t)index);
+    add((uint32_t)code);
+}
+int main(void)
+{
+    static model_input_t image[MODEL_INPUT_SIZE];
+    static model_score_t scores[MODEL_OUTPUT_SIZE];
+    while (fread(image, sizeof image, 1, stdin) == 1) {
+        sum = 14695981039346656037u;
+        if (model_run(image, scores) != 0)
+            return 1;
+        for (int index = 0; index < MODEL_OUTPUT_SIZE; index++)
+            add((uint32_t)scores[index]);
+        printf("%016llx\\n", (unsigned long long)sum);
+    }
+    return 0;
+}
+"""
+
+
+def sums_of(folder: Path, compiler: str, flags: str, images: bytes, scratch: Path) -> str:
+    """A line for every image; warnings and what sanitizers find are errors."""
+    main, program = scratch / "main.c", scratch / "program"
+    main.write_text(MAIN)
+    strict = "-std=c99 -Wall -Wextra -Wconversion -Werror -pedantic -DMODEL_OBSERVED"
+    command = [compiler, *f"{strict} {flags} -I{folder}".split(), str(folder / "model.c"), str(main)]
+    subprocess.run([*command, "-o", str(program)], check=True)
+    return subprocess.run([program], input=images, capture_output=True, check=True).stdout.decode()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="run folder of the preset deployable")
+    run: Path = parser.parse_args().run
+    trained = Trained.open_finished(run, purpose="export")
+    assert trained.loaders.test is not None
+    folder = run / "model-c"
+    report = export(trained.problem.net, folder, trained.example, check=trained.loaders.test, format="c")
+    (verified,) = report.verified
+    print(report, flush=True)
+    batches = [torch.round(images * 255).to(torch.uint8) for images, _ in trained.loaders.test]
+    images = torch.cat(batches).numpy().tobytes()
+    path = RESULTS / f"{NAME}.json"
+    content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    entry: dict[str, Any] = {
+        "commit": commit(),
+        "machine": machine(),
+        "images": verified.images,
+        "codes": asdict(verified.codes),
+        "accuracy": verified.accuracy,
+        "builds": {},
+    }
+    expected = ""
+    with tempfile.TemporaryDirectory() as scratch:
+        for about, flags in FLAGS.items():
+            for compiler in COMPILERS:
+                made = sums_of(folder, compiler, flags, images, Path(scratch))
+                expected = expected or made
+                different = sum(a != b for a, b in zip(expected.split(), made.split(), strict=True))
+                digest = hashlib.sha256(made.encode()).hexdigest()
+                entry["builds"][f"{compiler} {about}"] = {"images": made.count("\n"), "different": different}
+                entry["builds"][f"{compiler} {about}"]["sha256"] = digest
+                print(f"{compiler} {about}: {different} of {made.count(chr(10))} images differ", flush=True)
+                write(NAME, {**content, run.name: entry})
+
+
+if __name__ == "__main__":
+    main()
