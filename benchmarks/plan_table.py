@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from plan_costs import FITTED
 from rich.table import Table
-from scipy.stats import spearmanr
+from scipy.stats import binomtest, spearmanr
 
 from pdqat.terminal import PlainConsole, new_table, print_whole
 
@@ -55,9 +55,16 @@ def judged(band: dict[str, Any], name: str, kind: str) -> dict[str, Any] | None:
         "interval": interval(predicted, losses),
         "best fifth": correlation(predicted[best], losses[best]),
         "percentile": None if own is None else 100 * float((every < own).mean()),
+        "percentile interval": None if own is None else _part_of(int((every < own).sum()), len(every)),
         "own": own,
         "median": float(np.median(every)),
     }
+
+
+def _part_of(count: int, of: int) -> tuple[float, float]:
+    """What count out of so many drawn plans says of all plans: Wilson's interval of 95 %, in per cent."""
+    low, high = binomtest(count, of).proportion_ci(method="wilson")
+    return 100 * low, 100 * high
 
 
 def show(content: dict[str, Any], console: PlainConsole) -> None:
@@ -77,7 +84,9 @@ def _table(entry: dict[str, Any], band: dict[str, Any], kind: str, title: str) -
     rows = [(name, judged(band, name, kind)) for name in band["predicted"]]
     for name, row in sorted(((n, r) for n, r in rows if r), key=lambda it: -it[1]["all"]):
         seconds = entry["tables"].get(name, {}).get("seconds")
-        place = "" if row["percentile"] is None else f"{row['percentile']:.0f} %"
+        place = ""
+        if row["percentile"] is not None:
+            place = "{:.0f} % ({:.0f} to {:.0f})".format(row["percentile"], *row["percentile interval"])
         own = "" if row["own"] is None else f"{row['own']:.3f} ({row['median']:.3f})"
         low, high = row["interval"]
         cells = (f"{row['all']:.2f}", f"{low:.2f} to {high:.2f}", f"{row['best fifth']:.2f}", place, own)
