@@ -7,11 +7,13 @@
 The pre-activation ResNet-8 of width 1 for 32 x 32 images, first and last layer at 8 bits, all others at 8, 4, 2, 1 bits
 or under a mixed plan. Its weights are drawn at random and its norms have seen random images: what a network has learned
 matters little for flash and RAM, and for instructions by a tenth or two. Instruction counts are the same on every host,
-whatever else it does. The numbers go to results/microcontroller.json.
+whatever else it does. The numbers go to results/microcontroller.json, with those of earlier runs on a host, and the
+load that the machine had.
 """
 
 import argparse
 import json
+import os
 import subprocess
 import tempfile
 from collections.abc import Mapping
@@ -173,10 +175,13 @@ def main() -> None:
     parser.add_argument("--speed", action="store_true", help="time the C on the host instead")
     parser.add_argument("--table", action="store_true", help="print what is finished")
     options = parser.parse_args()
-    console, content = Console(), {key: value for key, value in finished().items() if key in ("core", "host")}
-    when = {"commit": commit(), "machine": machine()}
+    kept = ("core", "host", "host_before")
+    console, content = Console(), {key: value for key, value in finished().items() if key in kept}
+    when: dict[str, Any] = {"commit": commit(), "machine": machine()}
     if options.speed:
         torch.set_num_threads(1)
+        content["host_before"] = [*content.get("host_before", []), *([content["host"]] if "host" in content else [])]
+        when["load"] = os.getloadavg()
         content["host"] = {**when, "flags": [*FLAGS, "-march=native"], "files": timed_on_host(console)}
     elif not options.table:
         tools = {"compiler": version(COMPILER), "emulator": version(EMULATOR)}
