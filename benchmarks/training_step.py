@@ -6,8 +6,8 @@
 
 Every variant trains the pre-activation ResNet-20 on batches of 128 images at 2 bits. In each round every variant takes
 its turn, so a ratio compares steps that ran within seconds of each other; medians and quartiles over rounds. Numbers go
-to results/training_step.json, which keeps what was measured in other modes and widths; those of --quick to
-results/training_step-quick.json.
+to results/training_step-KIND.json, KIND being the processor's instructions, which keeps what was measured in other
+modes and widths; those of --quick to results/training_step-quick-KIND.json.
 
 Brevitas (pip install -c constraints.txt -e '.[benchmark]') is left out where it isn't installed.
 """
@@ -195,10 +195,11 @@ def show(entries: list[dict[str, Any]], console: PlainConsole) -> None:
 def last_line(entries: list[dict[str, Any]]) -> str:
     """Ratios of compiled bfloat16; `brevitas` is the speed of sampled (ii) over Brevitas as it comes, eager float32."""
     measured = {entry["variant"]: entry for entry in entries if entry["mode"] == ASKED_FOR}
-    i, ii, sampled = (f"{measured[name]['ratio']['median']:.2f}" for name in ("(i)", "(ii)", "(ii) sampled"))
+    names = ("the default", "(i)", "(ii)", "(ii) sampled")
+    default, i, ii, sampled = (f"{measured[name]['ratio']['median']:.2f}" for name in names)
     eager = measured.get("Brevitas, eager")
     peer = "not-installed" if eager is None else f"{eager['to_sampled']['median']:.2f}"
-    return f"ratios: i={i} ii={ii} sampled={sampled} brevitas={peer}"
+    return f"ratios: default={default} i={i} ii={ii} sampled={sampled} brevitas={peer}"
 
 
 def main() -> None:
@@ -223,7 +224,8 @@ def main() -> None:
         name: subprocess.Popen([*sys.orig_argv, "--fill-cache", name], stdout=subprocess.DEVNULL)
         for name in HELPED * options.quick
     }
-    name = "training_step-quick" if options.quick else "training_step"
+    kind = machine()["instructions"].lower()
+    name = f"training_step-quick-{kind}" if options.quick else f"training_step-{kind}"
     entries = [] if options.quick else earlier(name)
     line = None
     for mode in [ASKED_FOR] if options.quick else options.mode or MODES:
