@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pdqat.errors import LostProcessError
 from pdqat.failures import explain
@@ -29,18 +29,17 @@ ENDED_BY_SIGNAL = 128
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    with _ending_in_order() as asked:
-        return _run(arguments, asked)
+    with _ending_in_order() as signals:
+        return _run(arguments, signals)
 
 
-def _run(arguments: Sequence[str] | None, asked: Sequence[int]) -> int:
+def _run(arguments: Sequence[str] | None, signals: "Signals") -> int:
     try:
         given = sys.argv[1:] if arguments is None else list(arguments)
         options = _parser().parse_args(given)
         options.as_typed = shlex.join(["pdqat", *given])
-        command = pkgutil.resolve_name(options.command)  # what does the work is imported only now
-        if asked:  # and an import has swallowed it
-            raise KeyboardInterrupt(asked[0])
+        with signals.held_back():
+            command = pkgutil.resolve_name(options.command)  # what does the work is imported only now
         command(options)
         flush_output()
     except LostProcessError as error:
@@ -96,27 +95,48 @@ def _parser() -> "Parser":
     return parser
 
 
+class Signals:
+    """Requests to end, Ctrl-C (SIGINT) or SIGTERM: each is an interrupt where it comes, or after an import."""
+
+    def __init__(self) -> None:
+        self._waiting: int | None = None
+        self._are_held_back = False
+
+    def handle(self, number: int, _: Any) -> None:
+        """Interrupt what is going on; while signals are held back only the second time."""
+        if self._are_held_back and self._waiting is None:
+            self._waiting = number
+        else:
+            raise KeyboardInterrupt(number)
+
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Let an import end first: inside compiled modules an interrupt would be swallowed, or abort the process."""
+        self._are_held_back = True
+        try:
+            yield
+        finally:
+            self._are_held_back = False
+        if self._waiting is not None:
+            raise KeyboardInterrupt(self._waiting)
+
+
 @contextmanager
-def _ending_in_order() -> Iterator[list[int]]:
-    """Let a request to end (SIGTERM) do what Ctrl-C does; gives the numbers of the signals that have come.
+def _ending_in_order() -> Iterator[Signals]:
+    """Let a request to end (SIGTERM) do what Ctrl-C does.
 
     A command that can be continued says how in a note on the exception.
     """
-    asked: list[int] = []
-
-    def interrupt(number: int, _: Any) -> NoReturn:
-        asked.append(number)
-        raise KeyboardInterrupt(number)
-
+    signals = Signals()
     if threading.current_thread() is not threading.main_thread():  # which alone may handle signals
-        yield asked
+        yield signals
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     if before[signal.SIGINT] is not signal.SIG_IGN:  # as it is in the background of a shell
-        signal.signal(signal.SIGINT, interrupt)
-    signal.signal(signal.SIGTERM, interrupt)
+        signal.signal(signal.SIGINT, signals.handle)
+    signal.signal(signal.SIGTERM, signals.handle)
     try:
-        yield asked
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

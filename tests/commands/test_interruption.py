@@ -58,27 +58,30 @@ def test_the_last_line_is_the_command_that_continues(
     assert Run.open(tmp_path / "my run").summary()["epochs"] == 3
 
 
-SWALLOWING = """
+IMPORTING = """
 import signal, sys
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from pdqat import cli
 
-def swallowed(_):
-    try:
+def imported(_):
+    for _ in range(int(sys.argv[2])):
         signal.raise_signal(int(sys.argv[1]))
-    except BaseException:
-        pass
+    print("imported")
     return lambda options: print("went on")
 
-cli.pkgutil.resolve_name = swallowed
+cli.pkgutil.resolve_name = imported
 sys.exit(cli.main(["show", "run"]))
 """
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_an_interrupt_that_an_import_swallows_is_heeded_after_it(number: signal.Signals, code: int) -> None:
-    command = [sys.executable, "-c", SWALLOWING, str(int(number))]
+@pytest.mark.parametrize(("times", "said"), [(1, "imported\n"), (2, "")])
+def test_an_interrupt_waits_for_an_import_but_the_second_does_not(
+    number: signal.Signals, code: int, times: int, said: str
+) -> None:
+    """Inside a compiled module an exception may be swallowed, or abort the process."""
+    command = [sys.executable, "-c", IMPORTING, str(int(number)), str(times)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stdout) == (code, "")
+    assert (ended.returncode, ended.stdout) == (code, said)
     assert ended.stderr.endswith("; what was finished is kept\n")
