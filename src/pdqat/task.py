@@ -93,7 +93,8 @@ def check_numbers(problem: Problem, source: str) -> None:
     for name, tensor in problem.state_dict(keep_vars=True).items():
         if not isinstance(tensor, Tensor):
             continue
-        may_be_infinite = not isinstance(tensor, Parameter) and name.startswith("net.")  # such as a mask
+        is_trained = isinstance(tensor, Parameter) and tensor.requires_grad
+        may_be_infinite = not is_trained and name.startswith("net.")  # such as a mask
         is_number = ~torch.isnan(tensor) if may_be_infinite else torch.isfinite(tensor)
         if not bool(is_number.all()):
             raise InputError(f"{source} holds what is not a number, in {name.removeprefix('net.')}")

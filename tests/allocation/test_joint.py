@@ -16,7 +16,7 @@ from pdqat.allocation.frontier import frontier
 from pdqat.allocation.joint import Branches, plan_cost
 from pdqat.allocation.program import cheapest_plan
 from pdqat.layers.sizes import LayerSize
-from pdqat.precision import DROPPED, BitPlan, Precision
+from pdqat.precision import DROPPED, FULL, BitPlan, Precision
 from pdqat.sensitivity import RANKINGS
 from pdqat.sensitivity.trials import loss_under
 
@@ -117,7 +117,8 @@ def test_a_budget_that_only_a_dropped_branch_meets() -> None:
 
 def test_a_layer_that_is_needed_is_never_dropped() -> None:
     for by in sorted(RANKINGS):
-        costs = allocate(problem(), [(X, Y)], "8 bits", bits=[0, 2, 8], by=by).offer.costs if by != "dual" else {}
+        costs = allocate(problem(), [(X, Y)], "8 bits", bits=[0, 2, 8], by=by).offer.costs
+        assert costs
         assert all((DROPPED in of_layer) is (layer == "down") for layer, of_layer in costs.items())
 
 
@@ -158,6 +159,22 @@ def test_a_pinned_branch_is_dropped_and_stays_so() -> None:
     again = allocate(problem().under_plan(plan), [(X, Y)], "8 bits", bits=[2, 4, 8])
     assert again.precisions["up"] == again.precisions["down"] == DROPPED
     assert again.solution.used.amounts[0].number < 8
+
+
+def test_a_layer_that_was_dropped_does_not_come_back() -> None:
+    """Norms of its branch have seen nothing since."""
+    without = problem().under_plan(BitPlan("mixed", {"up": DROPPED, "down": DROPPED}))
+    with pytest.raises(InputError, match="gives 'up' bits, which the network's own plan has dropped"):
+        without.under_plan(BitPlan("mixed", {"up": Precision(4, 4), "down": Precision(4, 4)}))
+
+
+def test_a_layer_in_low_precision_is_left() -> None:
+    """The branch is all that is low: to drop it would be measured as full precision."""
+    alone = problem().under_plan(BitPlan("mixed", {"middle": FULL}))
+    plan = allocate(alone, [(X, Y)], "2 bits", bits=[0, 2, 4], exclude=["middle"])
+    assert all(DROPPED not in of_layer for of_layer in plan.offer.costs.values())
+    with pytest.raises(InputError, match="'down' is pinned to 0 bits, but no layer is left in low precision"):
+        allocate(alone, [(X, Y)], "2 bits", bits=[2, 4], pin={"down": 0}, exclude=["middle"])
 
 
 def test_the_frontier_reaches_below_what_drops_nothing() -> None:

@@ -37,11 +37,11 @@ def test_bad_input_is_one_line_without_a_traceback(tmp_path: Path) -> None:
         (["--bits", "2", "2"], "each plan needs a name of its own"),
         (
             ["--method", "ste", "--objective", "full"],
-            "--objective is of constrained training, which method 'ste' is not",
+            "objective is of constrained training, which method 'ste' is not",
         ),
         (
             ["--method", "full", "--dual-restart"],
-            "--dual-restart is of constrained training, which method 'full' is not",
+            "dual_restart is of constrained training, which method 'full' is not",
         ),
         (["--layers", "head"], "--layers takes PATTERN=VALUE, not 'head'"),
         (["--layers", "head=12"], "layers must hold precisions"),

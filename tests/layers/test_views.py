@@ -204,6 +204,17 @@ def test_each_plan_has_its_own_affine_parameters_where_they_are_not_tied() -> No
     assert torch.equal(mine[0], mine[1])
 
 
+def test_a_state_of_untied_norms_is_not_taken_for_one_of_tied_norms() -> None:
+    """They have the same keys, and of two values for one Parameter one would be lost."""
+    untied, tied = prepared(tied_norms=False), prepared()
+    tied.load_state_dict(untied.state_dict())  # where both values are the same nothing is lost
+    with torch.no_grad():
+        untied.model.get_parameter("stages.0.0.norm0.views.2-bit.weight").fill_(7)
+    with pytest.raises(RuntimeError, match="prepare the network with tied_norms=False"):
+        tied.load_state_dict(untied.state_dict())
+    prepared(tied_norms=False).load_state_dict(untied.state_dict())
+
+
 def test_tied_norms_share_the_affine_parameters_and_nothing_else() -> None:
     net = prepared().train()
     norm = net.model.get_submodule("stages.0.0.norm0")

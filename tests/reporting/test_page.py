@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, SubsetRandomSampler, TensorDataset
 
 import pdqat
 from pdqat import models
@@ -108,6 +108,8 @@ def test_samples_are_counted_without_going_through_a_loader(samples: int) -> Non
     loader = DataLoader(TensorDataset(images, images), batch_size=2)
     assert Sampled.of(loader, 5).size == f"{samples:,}"
     assert Sampled.of(list(loader), 5).size == (f"{samples:,}" if samples <= 5 else "more than 5")
+    part = DataLoader(loader.dataset, batch_size=2, sampler=SubsetRandomSampler(range(samples - 1)))
+    assert Sampled.of(part, 5).size == f"{samples - 1:,}", "of what it draws, not of the data set"
 
 
 def test_report_needs_no_history(tmp_path: Path) -> None:

@@ -159,6 +159,7 @@ def test_weights_to_start_from_are_numbers(suffix: str, tmp_path: Path) -> None:
 def test_a_mask_may_be_infinite(tmp_path: Path) -> None:
     problem = counting_problem()
     problem.net.model.register_buffer("mask", torch.tensor([0.0, -float("inf")]))
+    problem.net.model.frozen = nn.Parameter(torch.tensor([-float("inf")]), requires_grad=False)
     pdqat.fit(problem, BATCHES, out=tmp_path / "run", **HOW)
 
 

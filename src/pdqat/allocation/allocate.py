@@ -10,6 +10,7 @@ from pdqat.allocation.choices import CANDIDATES, Allowed, Bits
 from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.program import Solution, cheapest_plan
 from pdqat.batches import Batches
+from pdqat.errors import InputError
 from pdqat.precision import MIXED, Precision
 from pdqat.sensitivity import BY_LOSS, SAMPLES
 from pdqat.task import Problem
@@ -31,7 +32,10 @@ class Allocation:
     def within(cls, budget: str | Budget, offered: Offer) -> "Allocation":
         """The cheapest plan of an offer within a budget; nothing is measured."""
         limit = budget if isinstance(budget, Budget) else Budget.parse(budget)
-        return cls(limit, cheapest_plan(offered.costs, offered.sizes, limit, offered.branches), offered)
+        solution = cheapest_plan(offered.costs, offered.sizes, limit, offered.branches)
+        if offered.leaves_nothing_low(solution.precisions):
+            raise InputError(f"within {limit} every layer would be dropped; give a larger budget, or pin a layer")
+        return cls(limit, solution, offered)
 
     def again(self, budget: str | Budget) -> "Allocation":
         """The cheapest plan within another budget, from the same measurements."""

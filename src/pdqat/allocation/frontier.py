@@ -37,7 +37,8 @@ def frontier(problem: Problem, offered: Offer, training: Batches, batches: Batch
     solutions: dict[float, Solution] = {}
     for amount in _amounts(offered):
         solution = cheapest_plan(offered.costs, offered.sizes, Budget.of(Unit.BITS, amount), offered.branches)
-        solutions.setdefault(_number(solution.used), solution)
+        if not offered.leaves_nothing_low(solution.precisions):
+            solutions.setdefault(_number(solution.used), solution)
     return [_point(problem, offered, solution, training, batches) for solution in solutions.values()]
 
 

@@ -10,7 +10,7 @@ from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.layers.choosing import why_not_dropped
 from pdqat.layers.sizes import LayerSize, layer_sizes
-from pdqat.precision import DROPPED, FULL, Precision
+from pdqat.precision import DROPPED, FULL, MIXED, BitPlan, Precision
 from pdqat.rules import check_all_match, resolve
 from pdqat.sensitivity import BY_LOSS, SAMPLES, held_out, layer_scores
 from pdqat.sensitivity.low_layers import low_layers, plan_of
@@ -39,6 +39,11 @@ class Offer:
     def plan(self, precisions: Mapping[str, Precision]) -> dict[str, Precision]:
         """Every layer's precision, with these chosen."""
         return {**self.before, **dict.fromkeys(self.excluded, FULL), **precisions}
+
+    def leaves_nothing_low(self, precisions: Mapping[str, Precision]) -> bool:
+        """Whether all layers that could be low are dropped."""
+        plan = BitPlan(MIXED, self.plan(precisions))
+        return bool(plan.dropped_layers) and not plan.low_layers
 
 
 def offer(
@@ -80,17 +85,22 @@ def offer(
 
 
 def _spare(problem: Problem, free: Sequence[str], pinned: Mapping[str, Precision]) -> dict[str, list[str]]:
-    """By layer that can be dropped, those that only feed it: all of them may be, none is fixed at other bits."""
+    """By layer that can be dropped, those that only feed it: all of them may be, none is fixed at other bits.
+
+    Without them a layer in low precision has to be left.
+    """
     known = problem.net.preparation.branches
     pins = {layer: resolve(pinned, layer, None) for layer in free}
     spare = {}
     for layer in (it for it in free if it in known):
         feeding = [it for it in plan_of(problem).precisions if it in known[layer].feeding]
         fixed = next((it for it in feeding if it not in free or pins[it] not in (None, DROPPED)), None)
-        if fixed is None:
+        others_are_low = not {layer, *feeding} >= set(plan_of(problem).low_layers)
+        if fixed is None and others_are_low:
             spare[layer] = feeding
         elif pins[layer] == DROPPED:
-            raise InputError(f"{layer!r} is pinned to 0 bits, but {fixed!r}, which only feeds it, is kept")
+            rest = "no layer is left in low precision" if fixed is None else f"{fixed!r}, which only feeds it, is kept"
+            raise InputError(f"{layer!r} is pinned to 0 bits, but {rest}")
     for layer, pin in pins.items():
         if pin == DROPPED and layer not in spare:
             raise InputError(why_not_dropped(layer, "the pin", known))

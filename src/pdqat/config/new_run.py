@@ -13,7 +13,7 @@ from pdqat.config.old_keys import modern
 from pdqat.config.own_code import check_named_again, check_named_on_the_command_line, is_own, takes
 from pdqat.config.presets import config_of, resolve_config
 from pdqat.config.problem import problem_of
-from pdqat.config.train_config import OF_CONSTRAINTS, TrainConfig
+from pdqat.config.train_config import OF_CONSTRAINTS, Method, TrainConfig
 from pdqat.config.training import check_stages
 from pdqat.disk import read_file
 from pdqat.distributed import from_first, is_restarted, processes
@@ -109,11 +109,6 @@ def stopped_run(path: Path, model: str | None = None, data: str | None = None) -
 
 def _resolved(given: Given) -> TrainConfig:
     config = resolve_config(given.preset, _options(given), given.flags)
-    idle = [] if config.method.is_constrained else [name for name in given.flags if name in OF_CONSTRAINTS]
-    if idle:
-        raise InputError(
-            f"--{idle[0].replace('_', '-')} is of constrained training, which method {config.method.value!r} is not"
-        )
     return dataclasses.replace(
         config, data_path=_absolute(config.data_path), init=_absolute(config.init), teacher=_absolute(config.teacher)
     )
@@ -146,6 +141,11 @@ def _options(given: Given) -> dict[str, Any]:
         precisions = read_plan(given.plan)
         plan = {"plan": {layer: str(precision) for layer, precision in precisions.items()}}
         plan |= {} if pinned else {"layers": {}}
+    named = {**file, **given.flags}
+    method = {**before, **named}.get("method", TrainConfig.method)
+    idle = next((name for name in named if name in OF_CONSTRAINTS), None)
+    if idle is not None and method in (Method.FULL, Method.STE):
+        raise InputError(f"{idle} is of constrained training, which method {str(method)!r} is not")
     return {**before, **file, **start, **plan}
 
 

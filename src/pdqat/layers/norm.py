@@ -101,11 +101,19 @@ class PrecisionNorm(_BatchNorm, Summand):
         self.attach_sum_quantizer_(plan)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
-        """A plain model's state has one norm: every view starts from it."""
+        """A plain model's state has one norm: every view starts from it.
+
+        Where a view is tied, a state that has affine parameters of its own for it is refused.
+        """
+        complaints: list[str] = rest[-1]
         for view in self.views:
             for key in self.views[view].state_dict():
-                if prefix + key in state_dict:
-                    state_dict.setdefault(f"{prefix}views.{view}.{key}", state_dict[prefix + key].clone())
+                own, of_view = prefix + key, f"{prefix}views.{view}.{key}"
+                if own in state_dict:
+                    state_dict.setdefault(of_view, state_dict[own].clone())
+                tied = key in ("weight", "bias") and getattr(self.views[view], key) is getattr(self, key)
+                if tied and own in state_dict and not torch.equal(state_dict[own], state_dict[of_view]):
+                    complaints.append(f"{of_view} is not {own}: prepare the network with tied_norms=False")
         for key, value in self.sums.state_dict(prefix=f"{prefix}sums.").items():
             state_dict.setdefault(key, value)
         super()._load_from_state_dict(state_dict, prefix, *rest)

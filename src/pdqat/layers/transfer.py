@@ -66,6 +66,12 @@ def completed(net: Network, plan: Plan) -> BitPlan:
             f"{', '.join(before.precisions)}"
         )
     new = BitPlan(plan.name, {**before.precisions, **plan.precisions})
+    back = next((layer for layer in before.dropped_layers if not new[layer].is_dropped), None)
+    if back is not None:
+        raise InputError(
+            f"the plan {plan.name!r} gives {back!r} bits, which the network's own plan has dropped: what belongs to it "
+            "is not trained any more; start from a network that has it"
+        )
     if not new.low_layers:
         rest = "in full precision or dropped" if new.dropped_layers else "in full precision"
         raise InputError(f"the plan {plan.name!r} leaves every layer {rest}; at least one must be low")

@@ -39,8 +39,8 @@ class Sampled:
         samples = sum(samples_in(inputs) for inputs, _ in taken)
         if samples <= count:
             return cls(taken)
-        known = batches.dataset if isinstance(batches, DataLoader) else None
-        return cls(list(limited(taken, count)), False, len(known) if isinstance(known, Sized) else None)
+        drawn = batches.sampler if isinstance(batches, DataLoader) else None  # of the data set, maybe a part
+        return cls(list(limited(taken, count)), False, len(drawn) if isinstance(drawn, Sized) else None)
 
     @property
     def size(self) -> str:

@@ -140,7 +140,8 @@ def load_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _numbers(weights: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    odd = next((name for name, tensor in weights.items() if bool(torch.isnan(tensor).any())), None)
+    real = {name: tensor for name, tensor in weights.items() if tensor.is_floating_point()}
+    odd = next((name for name, tensor in real.items() if bool(torch.isnan(tensor).any())), None)
     if odd is not None:
         raise InputError(f"the weights in {path} hold what is not a number, in {odd}")
     return weights

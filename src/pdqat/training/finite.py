@@ -65,7 +65,8 @@ def check_finite(problem: Problem, measured: Evaluation, batches: Batches, epoch
         if not bool(torch.isfinite(vector).all()):
             batch = _odd_batch(batches)
             if batch is not None:
-                raise InputError(f"the inputs of validation batch {batch} hold what is not a number: so does {what}")
+                odd = f"the inputs of validation batch {batch} hold what is not a number: so does {what}"
+                raise InputError(f"{odd}; {kept}")
             raise InputError(f"{what} is not a number after epoch {epoch}; {kept}")
     if isinstance(problem, Lagrangian):
         for name, part in problem.duals.named().items():
