@@ -71,7 +71,7 @@ def test_parameters_stay_and_hold_as_many_values_as_the_bits(quantizer: str) -> 
     for name, weight in expected.items():
         assert low.get_parameter(f"{name}.weight") is parameters[f"{name}.weight"]
         assert torch.equal(low.state_dict()[f"{name}.weight"], weight)
-        channels = weight if quantizer in ("uniform-channel", "normal") else [weight]
+        channels = weight if quantizer in ("uniform-channel", "normal", "normal-bytes") else [weight]
         assert max(len(channel.unique()) for channel in channels) <= 4
     assert all(torch.equal(low.get_parameter(name), value) for name, value in untouched.items())
 

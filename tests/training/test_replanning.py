@@ -506,7 +506,10 @@ def test_a_new_budget_goes_on_from_the_plan_with_fixed_layers(run: Run, tmp_path
             "would overshoot: tolerance / price x dual rate must be at most 1, but is 20 x 0.1",
         ),
         (["--tolerance-price", "0"], "tolerance_price must be a number above 0"),
-        (["--tolerance-price", "1", "--method", "ste"], "tolerance_price is for tolerances of layers"),
+        (
+            ["--tolerance-price", "1", "--method", "ste"],
+            "tolerance_price is of constrained training, which method 'ste' is not",
+        ),
         (["--tolerance-price", "1", "--layer-tolerance", "0"], "is 0 and can't tune itself"),
         (
             ["--tolerance-price", "0.01", "--layer-tolerance", "1", "--dual-rate", "1"],
