@@ -59,7 +59,7 @@ def test_every_way_is_measured_and_the_file_is_verified(compare: ModuleType, tmp
     assert [bound["kind"] for bound in by_key["w2a8", "constrained"]["constraints"]] == ["output", *["block"] * 6]
 
     road = by_key["w4a8", "constrained"]["road"]
-    assert set(road["plan"].values()) <= {"w2a8", "w4a8", "w8a8"}
+    assert set(road["plan"].values()) <= {"w2a8", "w4a8", "8"}
     assert all(verified["passes"] for verified in road["verified"])
     assert road["bytes"] < road["float32_bytes"]
     words, _ = data.validation[0]

@@ -71,7 +71,8 @@ def _blocks(cell: Cell) -> str:
 
 def _road(road: dict[str, Any]) -> list[str]:
     chosen = Counter(road["plan"].values())
-    counted = ", ".join(f"{count} layers {precision.upper()}" for precision, count in sorted(chosen.items()))
+    names = {bits: f"W{bits}A{bits}" if bits.isdigit() else bits.upper() for bits in chosen}
+    counted = ", ".join(f"{chosen[bits]} x {names[bits]}" for bits in sorted(chosen, key=names.__getitem__))
     likeness = ["| under the plan | cosine | a tenth is below | ranking | people |", "|---|---|---|---|---|"]
     for when, name in (("as it is chosen", "plan_before"), ("after half as many steps more", "plan_after")):
         likeness.append(f"| {when} | {' | '.join(f'{road[name][measure]:.3f}' for measure in MEASURES)} |")
@@ -79,7 +80,7 @@ def _road(road: dict[str, Any]) -> list[str]:
     part = road["bytes"] / road["float32_bytes"]
     file = f"The file: {road['bytes']:,} bytes, {part:.0%} of the float32 file's {road['float32_bytes']:,}; verified in"
     alike = f"{passed}. Its embeddings have a mean cosine of {road['cosine_of_file']:.4f} to the simulated model's."
-    plan = f"The plan of {road['budget']}: {counted}."
+    plan = f"The plan of {road['budget']} for {chosen.total()} layers: {counted}."
     return [plan, "\n".join(likeness), fill(f"{file} {alike}", 120)]
 
 
