@@ -109,7 +109,7 @@ def batch(size: int = 128) -> tuple[Tensor, Tensor]:
 def objective(method: str, model: nn.Module, bits: tuple[str, ...] = ("2",), **options: Any) -> Problem:
     """What the method minimises: full, ste, i and ii as the paper has them, or the default of `pdqat train`."""
     is_default = method == "default"
-    quantizer = TrainConfig.quantizer if is_default else "uniform"
+    quantizer = TrainConfig.quantizer if is_default else "dorefa"
     net = prepare(model, batch(64)[0], bits, quantizer=quantizer, tied_norms=is_default)
     if method in ("full", "ste"):
         return TaskProblem(net, F.cross_entropy, low=method == "ste")
