@@ -47,8 +47,8 @@ class Lagrangian(nn.Module):
             nothing of f^q before its last rounding. "straight-through" (the default): weights follow it too, which has
             given the most accuracy.
         duals: how multipliers follow slacks, such as `NuPI(rate=0.01, damping=1.0)`; by default `Ascent()`.
-        objective: whose task loss is minimised: "low" (the default, the most accurate at low bits), which needs the
-            gradient "straight-through", or "full" (the paper, and the default with other gradients).
+        objective: whose task loss is minimised: "low" (the default), which needs the gradient "straight-through", or
+            "full" (the paper, and the default with other gradients).
         teacher: a trained module that is called as the model is, in evaluation mode; outputs under a plan are held to
             its outputs instead of those of f. With the objective "low", f is then not computed at all.
         layer_sample: in training, layer and channel distances are estimated on so large a random part of each batch,

@@ -69,7 +69,7 @@ class Allocation:
 def plan_table(allocations: Sequence[Allocation]) -> Table:
     """Layer by layer, what it had and what it gets, under each budget of one offer side by side."""
     offered = allocations[0].offer
-    priced = ["price", *["if lowered"][: _has_floor(offered)]] if offered.prices else []
+    priced = ["price", "if lowered"] if _has_floor(offered) else ["price"] if offered.prices else []
     budgets = ["bits"] if len(allocations) == 1 else [str(allocation.budget) for allocation in allocations]
     table = new_table()
     for heading in ("layer", "was", *budgets, "weights", *priced):
