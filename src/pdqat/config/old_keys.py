@@ -13,6 +13,7 @@ FORMER: dict[str, Any] = {
     "norm_batches": 0,
     "normalize": True,
     "objective": "full",
+    "optimizer": "adam",
     "progressive": [],
     "sync_norms": True,
     "view_sample": 1.0,

@@ -42,6 +42,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "dual_slack": "fresh",
         "epochs": 100,
         "batch_size": 128,
+        "optimizer": "adam",
         "lr": 1e-3,
         "schedule": "steps",
         "norm_batches": 0,
@@ -92,6 +93,8 @@ def _with_what_fits(values: dict[str, Any]) -> dict[str, Any]:
     fitting: dict[str, Any] = {}
     if values.get("method") in (Method.FULL, Method.STE):
         fitting["quantizer"] = "dorefa"
+    if values.get("method") == Method.STE:  # as DoReFa was published
+        fitting["optimizer"] = "adam"
     if values.get("gradient", TrainConfig.gradient) != TrainConfig.gradient:
         fitting["objective"] = "full"
     if {**fitting, **values}.get("objective") == "full":

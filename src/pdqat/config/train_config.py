@@ -189,7 +189,13 @@ class TrainConfig:
 
     epochs: int = option(100, "passes over the training images", options.at_least(1))
     batch_size: int = option(128, "images a step", options.at_least(2))
-    lr: float = option(1e-2, "learning rate of Adam: the initial one, or the highest of one-cycle", options.above_zero)
+    optimizer: str = option(
+        "muon",
+        "what takes the steps: Muon for the weights of layers and Adam for all else, or Adam alone; for the method ste "
+        "adam",
+        one_of=words.OPTIMIZERS,
+    )
+    lr: float = option(1e-2, "learning rate: the initial one, or the highest of one-cycle", options.above_zero)
     schedule: str = option(
         "one-cycle", "decay at milestones, or one-cycle: up in a line, down in a cosine", one_of=words.SCHEDULES
     )

@@ -50,6 +50,7 @@ HEADINGS: dict[str, tuple[str, ...]] = {
         *("dual_every", "dual_slack", "dual_samples"),
     ),
     "steps": (
+        "optimizer",
         "lr",
         "schedule",
         "milestones",

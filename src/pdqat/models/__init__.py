@@ -8,15 +8,15 @@ from torch import nn
 
 from pdqat.errors import InputError
 from pdqat.models.mobilenet import mobilenet_small
-from pdqat.models.preresnet import preresnet, preresnet_small
+from pdqat.models.preresnet import preresnet, preresnet8, preresnet_small
 from pdqat.models.resnet import resnet
 from pdqat.process import free_memory
 
-__all__ = ["NAMES", "build", "mobilenet_small", "preresnet", "preresnet_small", "resnet"]
+__all__ = ["NAMES", "build", "mobilenet_small", "preresnet", "preresnet8", "preresnet_small", "resnet"]
 
 # Each entry is called with (width, classes, channels).
 _MODELS: dict[str, Callable[[int, int, int], nn.Module]] = {
-    "preresnet8": partial(preresnet, 8),
+    "preresnet8": preresnet8,
     "preresnet20": partial(preresnet, 20),
     "preresnet32": partial(preresnet, 32),
     "preresnet56": partial(preresnet, 56),

@@ -19,8 +19,9 @@ from pdqat.lagrangian import Lagrangian
 from pdqat.task import Problem, trains_low
 from pdqat.training.flips import FlipControl
 from pdqat.training.gradients import LargestGradients
+from pdqat.training.muon import muon_for
 from pdqat.training.schedule import flip_target, learning_rate
-from pdqat.training.settings import Settings
+from pdqat.training.settings import OptimizerName, Settings
 
 OptimizerLike = Optimizer | Callable[[Iterable[Parameter]], Optimizer]
 SchedulerLike = LRScheduler | Callable[[Optimizer], LRScheduler]
@@ -68,6 +69,8 @@ class Descent:
 
     def _made(self, optimizer: OptimizerLike | None) -> Optimizer:
         parameters = self._problem.net.parameters()
+        if optimizer is None and self._settings.optimizer is OptimizerName.MUON:
+            return muon_for(self._problem.net, self._settings.lr)
         if optimizer is None:
             return torch.optim.Adam(parameters, self._settings.lr)
         made = optimizer(parameters) if callable(optimizer) else optimizer
@@ -144,7 +147,7 @@ class Descent:
     def load(self, state: dict[str, Any]) -> None:
         """Continue from a state; what torch raises for another optimizer's goes through."""
         stored = state["optimizer"]
-        if self._has_own_rate:  # Adam's options are ours to say, so that none is taken from a file
+        if self._has_own_rate:  # the options are ours to say, so that none is taken from a file
             groups = self._optimizer.state_dict()["param_groups"]
             if [group["params"] for group in stored["param_groups"]] != [group["params"] for group in groups]:
                 raise ValueError("it is of other parameters")
@@ -160,15 +163,23 @@ class Descent:
             self._flips.part.copy_(state["flips"])
 
     def _check_moments(self) -> None:
-        """Raise ValueError if Adam would stumble over its state in the first step."""
-        for parameter, moments in self._optimizer.state.items():
-            shapes = {"step": (), "exp_avg": parameter.shape, "exp_avg_sq": parameter.shape}
-            if {name: moment.shape for name, moment in moments.items()} != shapes:
-                raise ValueError("it is of parameters of another shape, or not of Adam")
-            if not all(moment.is_floating_point() and bool(moment.isfinite().all()) for moment in moments.values()):
-                raise ValueError("it holds what is not a number")
-            if moments["step"] < 0:  # the first step divides by 1 - beta^(step + 1)
-                raise ValueError("it has taken fewer than no steps")
+        """Raise ValueError if the optimizer would stumble over its state in the first step."""
+        for group in self._optimizer.param_groups:
+            names = ("momentum",) if group.get("orthogonal") else ("step", "exp_avg", "exp_avg_sq")
+            for parameter in group["params"]:
+                self._check_moments_of(parameter, names)
+
+    def _check_moments_of(self, parameter: Parameter, names: tuple[str, ...]) -> None:
+        moments = self._optimizer.state.get(parameter)
+        if moments is None:  # it has had no gradient
+            return
+        shapes = {name: () if name == "step" else parameter.shape for name in names}
+        if {name: moment.shape for name, moment in moments.items()} != shapes:
+            raise ValueError("it is of parameters of another shape, or of another optimizer")
+        if not all(moment.is_floating_point() and bool(moment.isfinite().all()) for moment in moments.values()):
+            raise ValueError("it holds what is not a number")
+        if moments.get("step", 0) < 0:  # the first step divides by 1 - beta^(step + 1)
+            raise ValueError("it has taken fewer than no steps")
 
     def _objective(self, inputs: Any, target: Any) -> Tensor:
         """On a batch; one smaller than the largest so far is not worth compiling for."""

@@ -26,7 +26,7 @@ from pdqat.training.descent import OptimizerLike, SchedulerLike
 from pdqat.training.history import History
 from pdqat.training.progress import TrainingProgress
 from pdqat.training.replanning import Replanning
-from pdqat.training.settings import Schedule, Settings
+from pdqat.training.settings import OptimizerName, Schedule, Settings
 from pdqat.training.store import FolderStore
 from pdqat.training.trainer import Trainer
 
@@ -44,7 +44,7 @@ def fit(
     resume: bool = False,
     progress: bool = True,
     callbacks: Sequence[Callback] = (),
-    optimizer: OptimizerLike | None = None,
+    optimizer: OptimizerLike | str = OptimizerName.ADAM,
     scheduler: SchedulerLike | None = None,
     scheduler_every: str = "epoch",
     schedule: Schedule | str = Schedule.STEPS,
@@ -83,7 +83,7 @@ def fit(
         batches: what to train on.
         validation: held-out samples; the best epoch is chosen by them.
         epochs: passes over the batches.
-        lr: learning rate of Adam: the initial one, or the highest of one-cycle.
+        lr: learning rate: the initial one, or the highest of one-cycle.
         test: samples that only the summary at the end looks at.
         metric: what the best epoch is chosen by, a mean over the low-precision views: "accuracy", "loss", a function
             of (output, target) of which more is better, or a Metric; by default accuracy if targets are class labels,
@@ -92,11 +92,12 @@ def fit(
         resume: continue the training in `out`, which ends with the numbers of one that was never stopped.
         progress: show a progress bar, or a line an epoch where there is no terminal.
         callbacks: are told of the start, of steps and of epochs; of several processes, those of the first one.
-        optimizer: instead of Adam, a torch optimizer of the network's parameters, or a function of parameters that
-            makes one; `lr` and `schedule` then don't apply.
+        optimizer: "adam"; "muon", whose steps of the weights of layers are orthogonal matrices, for trainings from
+            scratch; or a torch optimizer of the network's parameters, or a function of parameters that makes one, and
+            then `lr` and `schedule` don't apply.
         scheduler: a torch learning-rate scheduler of that optimizer, or a function of the optimizer that makes one.
         scheduler_every: when it steps: "epoch" or "step".
-        schedule: "steps": Adam's rate decays at milestones; "one-cycle": up in a line, down in a cosine.
+        schedule: "steps": the rate decays at milestones; "one-cycle": up in a line, down in a cosine.
         milestones: the parts of the epochs after which the rate is decayed.
         decay: the factor on the rate at a milestone.
         patience: stop after so many epochs without a better validation score; 0 is never.
@@ -134,6 +135,7 @@ def fit(
     """
     settings = Settings(
         epochs=epochs,
+        optimizer=optimizer if isinstance(optimizer, str) else OptimizerName.ADAM,
         lr=lr,
         schedule=schedule,
         milestones=tuple(milestones),
@@ -178,7 +180,7 @@ def fit(
             test=test,
             metric=metric,
             slack_batches=slack_batches,
-            optimizer=optimizer,
+            optimizer=None if isinstance(optimizer, str) else optimizer,
             scheduler=scheduler,
             scheduler_every=scheduler_every,
             replanning=replanning,

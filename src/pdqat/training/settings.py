@@ -11,6 +11,13 @@ from pdqat.errors import InputError
 from pdqat.precision import Precision
 
 
+class OptimizerName(StrEnum):
+    """What takes the steps of the weights."""
+
+    ADAM = "adam"
+    MUON = "muon"
+
+
 class Schedule(StrEnum):
     """How the learning rate goes: see `schedule`."""
 
@@ -23,6 +30,7 @@ class Settings:
     """What a training depends on beside the problem and its batches; see `fit` for what each is."""
 
     epochs: int
+    optimizer: OptimizerName | str = OptimizerName.ADAM
     lr: float = 1e-3
     schedule: Schedule | str = Schedule.STEPS
     milestones: Sequence[float] = (0.5, 0.75, 0.9)
@@ -42,6 +50,7 @@ class Settings:
     sync_norms: bool = True
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "optimizer", choice(OptimizerName, self.optimizer, "optimizer"))
         object.__setattr__(self, "schedule", choice(Schedule, self.schedule, "schedule"))
         if isinstance(self.progressive, str) or not isinstance(self.progressive, Sequence):
             raise InputError(f"progressive is a list of precisions, such as [8, 4], not {self.progressive!r}")
