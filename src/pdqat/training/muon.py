@@ -1,14 +1,15 @@
-"""Muon: steps of weight matrices whose directions all count the same (Jordan et al. 2024), and Adam for all else.
+"""Muon on spheres: steps of weight matrices whose directions all count the same, and Adam for all else.
 
-    M <- m M + G        W <- W - rate x 0.2 sqrt(max(rows, columns)) x O(G + m M)
+    M <- m M + G        W' <- W - r |W| / |O| x O,  O = O(G + m M)        W <- |W| / |W'| x W'
 
-G is the gradient of a weight with a row for every output channel. O(X) = U V^T for X = U S V^T is the orthogonal matrix
-next to X, found by a few steps of Newton and Schulz. A gradient is mostly of low rank: plain steps move a weight along
-the few directions that errors point in, these along every one. The factor gives them the size of Adam's steps (Liu et
-al. 2025), so that one learning rate is for both.
+G is the gradient of a weight with a row for every output channel, |W| its Frobenius norm. O(X) = U V^T for X = U S V^T
+is the orthogonal matrix next to X, found by a few steps of Newton and Schulz (Jordan et al. 2024). A gradient is mostly
+of low rank: plain steps move a weight along the few directions that errors point in, these along every one.
 
-Low precision gains the most. A code changes once its weight has moved by a part of a step of the grid, so what counts
-is a weight's movement in proportion to its size, and here that is known: it follows from the rate alone.
+Weights keep their norms, so a step turns a weight by the angle r, which the learning rate alone decides. That is what
+low precision needs: a code changes once its weight has moved by a part of the grid, and the grid is as large as the
+weights are. Steps of a fixed length have a say in less and less as weights grow. Behind a weight there should be a
+norm, or something else that learns a scale.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,8 +25,10 @@ MOMENTUM = 0.9
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Of the polynomial that Newton and Schulz's steps repeat, by Jordan: small singular values grow fastest with these."""
 ITERATIONS = 5
-SIZE_OF_ADAM = 0.2
-"""The root mean square of Adam's steps over its rate, as measured in trainings."""
+SMALLEST = 1e-30
+"""Of a norm that is divided by."""
+ANGLE = 3.0
+"""The angle of a step over the learning rate, which is also Adam's for all else."""
 
 
 class Muon(torch.optim.Adam):
@@ -73,8 +76,10 @@ class Muon(torch.optim.Adam):
             state["momentum"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
         momentum: Tensor = state["momentum"].mul_(MOMENTUM).add_(gradient)
         ahead = (gradient + MOMENTUM * momentum).flatten(1)
-        length = rate * SIZE_OF_ADAM * max(ahead.shape) ** 0.5
-        parameter.sub_(length * orthogonal(ahead).view(parameter.shape))
+        direction = orthogonal(ahead).view(parameter.shape)
+        size = parameter.norm().clamp_min(rate * len(parameter) ** 0.5)  # so that a weight of zeros can begin
+        parameter.sub_(direction * (ANGLE * rate * size / direction.norm().clamp_min(SMALLEST)))
+        parameter.mul_(size / parameter.norm().clamp_min(SMALLEST))
 
 
 def orthogonal(matrix: Tensor) -> Tensor:
@@ -85,7 +90,7 @@ def orthogonal(matrix: Tensor) -> Tensor:
     """
     is_tall = matrix.shape[0] > matrix.shape[1]
     near: Tensor = (matrix.T if is_tall else matrix).to(torch.float32)
-    near = near / near.norm().clamp_min(1e-30)  # no singular value is then above 1, and a matrix of zeros stays one
+    near = near / near.norm().clamp_min(SMALLEST)  # no singular value is then above 1, and a matrix of zeros stays one
     linear, cubic, quintic = COEFFICIENTS
     for _ in range(ITERATIONS):
         gram = near @ near.T
