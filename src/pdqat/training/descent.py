@@ -165,7 +165,7 @@ class Descent:
     def _check_moments(self) -> None:
         """Raise ValueError if the optimizer would stumble over its state in the first step."""
         for group in self._optimizer.param_groups:
-            names = ("momentum",) if group.get("orthogonal") else ("step", "exp_avg", "exp_avg_sq")
+            names = ("step", "momentum") if group.get("orthogonal") else ("step", "exp_avg", "exp_avg_sq")
             for parameter in group["params"]:
                 self._check_moments_of(parameter, names)
 
@@ -178,7 +178,7 @@ class Descent:
             raise ValueError("it is of parameters of another shape, or of another optimizer")
         if not all(moment.is_floating_point() and bool(moment.isfinite().all()) for moment in moments.values()):
             raise ValueError("it holds what is not a number")
-        if moments.get("step", 0) < 0:  # the first step divides by 1 - beta^(step + 1)
+        if moments["step"] < 0:  # the first step divides by 1 - beta^(step + 1)
             raise ValueError("it has taken fewer than no steps")
 
     def _objective(self, inputs: Any, target: Any) -> Tensor:

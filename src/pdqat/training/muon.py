@@ -73,7 +73,9 @@ class Muon(torch.optim.Adam):
     def _move(self, parameter: Parameter, gradient: Tensor, rate: float) -> None:
         state = self.state[parameter]
         if not state:
+            state["step"] = torch.zeros(())  # torch's Adam looks for it in every state that is loaded
             state["momentum"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
+        state["step"] += 1
         momentum: Tensor = state["momentum"].mul_(MOMENTUM).add_(gradient)
         ahead = (gradient + MOMENTUM * momentum).flatten(1)
         direction = orthogonal(ahead).view(parameter.shape)
