@@ -29,7 +29,8 @@ def of_singular_values(matrix: Tensor) -> Tensor:
     values = values / values.norm()
     for _ in range(ITERATIONS):
         values = 3.4445 * values - 4.7750 * values**3 + 2.0315 * values**5
-    return left @ torch.diag(values) @ right
+    made: Tensor = left @ torch.diag(values) @ right
+    return made
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.integers(0, 2**31))
@@ -122,38 +123,39 @@ def test_a_closure_is_called_with_gradients_on() -> None:
 
     def loss() -> float:
         value = weight.square().sum()
-        value.backward()
+        value.backward()  # type: ignore[no-untyped-call]
         return float(value.detach())
 
     assert optimizer.step(loss) == 2.0
     assert weight.grad is not None
 
 
-def test_weights_of_quantised_layers_are_matrices_but_for_embeddings_and_depthwise_filters() -> None:
+def test_weights_that_a_batch_norm_follows_are_matrices_but_for_embeddings_and_depthwise_filters() -> None:
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.first, self.depthwise = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, groups=8)
-            self.grouped, self.pointwise = nn.Conv2d(8, 8, 1, groups=2), nn.Conv2d(8, 8, 1)
-            self.made = parametrizations.weight_norm(nn.Conv2d(8, 8, 1))
+            self.grouped, self.alone = nn.Conv2d(8, 8, 1, groups=2), nn.Conv2d(8, 8, 1)
+            self.branch, self.made = nn.Conv2d(8, 8, 1), parametrizations.weight_norm(nn.Conv2d(8, 8, 1))
+            self.norms = nn.ModuleList(nn.BatchNorm2d(8) for _ in range(5))
             self.last = nn.Linear(8, 2)
 
         def forward(self, x: Tensor) -> Tensor:
-            made: Tensor = self.last(
-                self.made(self.pointwise(self.grouped(self.depthwise(self.first(x))))).mean((2, 3))
-            )
-            return made
+            x = self.norms[1](self.depthwise(self.norms[0](self.first(x)).relu())).relu()
+            x = self.alone(self.norms[2](self.grouped(x)).relu()).relu()
+            x = self.norms[4](self.made(self.norms[3](x + self.branch(x)).relu()))
+            scores: Tensor = self.last(x.mean((2, 3)))
+            return scores
 
     model = Net()
-    optimizer = muon_for(prepare(model, torch.rand(4, 3, 8, 8), bits=2), 0.01)
-    matrices, others = (group["params"] for group in optimizer.param_groups)
-    assert matrices == [model.grouped.weight, model.pointwise.weight]
-    assert len(matrices) + len(others) == len(list(model.parameters()))
+    net = prepare(model, torch.rand(4, 3, 8, 8), bits=2, layers={"last": 8})
+    matrices, others = (group["params"] for group in muon_for(net, 0.01).param_groups)
+    assert matrices == [model.first.weight, model.grouped.weight, model.branch.weight]
+    assert len(matrices) + len(others) == len(list(net.parameters()))
 
-    texts = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 4), nn.Linear(4, 2))
+    texts = nn.Sequential(nn.Embedding(5, 4), nn.BatchNorm1d(3), nn.Linear(4, 4), nn.BatchNorm1d(3), nn.Linear(4, 2))
     net = prepare(texts, torch.randint(5, (4, 3)), bits=4, layers={"0": 4})
-    assert list(net.layers) == ["0", "1"]
-    assert muon_for(net, 0.01).param_groups[0]["params"] == [texts[1].weight]
+    assert muon_for(net, 0.01).param_groups[0]["params"] == [texts[2].weight]
 
 
 def test_a_network_without_matrices_is_trained_by_adam() -> None:

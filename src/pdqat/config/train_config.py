@@ -191,8 +191,8 @@ class TrainConfig:
     batch_size: int = option(128, "images a step", options.at_least(2))
     optimizer: str = option(
         "muon",
-        "what takes the steps: Muon for the weights of layers and Adam for all else, or Adam alone; for the method ste "
-        "adam",
+        "what takes the steps: muon, for weights that a batch norm follows, and Adam for all else; or adam; for the "
+        "method ste adam",
         one_of=words.OPTIMIZERS,
     )
     lr: float = option(1e-2, "learning rate: the initial one, or the highest of one-cycle", options.above_zero)

@@ -92,9 +92,9 @@ def fit(
         resume: continue the training in `out`, which ends with the numbers of one that was never stopped.
         progress: show a progress bar, or a line an epoch where there is no terminal.
         callbacks: are told of the start, of steps and of epochs; of several processes, those of the first one.
-        optimizer: "adam"; "muon", whose steps of the weights of layers are orthogonal matrices, for trainings from
-            scratch; or a torch optimizer of the network's parameters, or a function of parameters that makes one, and
-            then `lr` and `schedule` don't apply.
+        optimizer: "adam"; or "muon", which turns weights that a batch norm follows by orthogonal matrices, for
+            trainings from scratch; or a torch optimizer of the network's parameters, or a function of parameters that
+            makes one, where `lr` and `schedule` don't apply.
         scheduler: a torch learning-rate scheduler of that optimizer, or a function of the optimizer that makes one.
         scheduler_every: when it steps: "epoch" or "step".
         schedule: "steps": the rate decays at milestones; "one-cycle": up in a line, down in a cosine.

@@ -8,8 +8,7 @@ of low rank: plain steps move a weight along the few directions that errors poin
 
 Weights keep their norms, so a step turns a weight by the angle r, which the learning rate alone decides. That is what
 low precision needs: a code changes once its weight has moved by a part of the grid, and the grid is as large as the
-weights are. Steps of a fixed length have a say in less and less as weights grow. Behind a weight there should be a
-norm, or something else that learns a scale.
+weights are. Steps of a fixed length have a say in less and less as weights grow.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,6 +19,7 @@ from torch import Tensor
 from torch.nn import Embedding, Parameter
 
 from pdqat.layers import Network
+from pdqat.layers.layer import PrecisionLayer
 
 MOMENTUM = 0.9
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
@@ -101,11 +101,13 @@ def orthogonal(matrix: Tensor) -> Tensor:
 
 
 def muon_for(net: Network, lr: float) -> Muon:
-    """For a prepared network: the weights of the layers that can be quantised are the matrices.
+    """For a prepared network: weights of layers that a batch norm follows are the matrices, whatever their bits.
 
-    Embeddings are looked up row by row, and depthwise filters stand alone: their rows make no matrix, so Adam has them.
+    A batch norm takes a weight's scale out again, and learns one, so that nothing is lost with weights of fixed norms.
+    Embeddings are looked up row by row, and depthwise filters stand alone: their rows make no matrix.
     """
-    weights = (layer.weight for layer in net.layers.values() if not isinstance(layer, Embedding))
+    layers = [module for module in net.modules() if isinstance(module, PrecisionLayer) and module.norm_after]
+    weights = (layer.weight for layer in layers if not isinstance(layer, Embedding))
     matrices = dict.fromkeys(weight for weight in weights if isinstance(weight, Parameter) and _is_matrix(weight))
     others = [parameter for parameter in net.parameters() if parameter not in matrices]
     return Muon(matrices, others, lr)
