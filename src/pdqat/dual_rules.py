@@ -38,7 +38,7 @@ class DualRule(ABC):
             does that after any rule's step.
     """
 
-    rate: float = 0.01
+    rate: float = 0.1
     restart: bool = field(default=False, kw_only=True)
     name: ClassVar[str]
     """What the rule is called in configurations."""

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pdqat.config.old_keys import modern
+from pdqat.config.old_keys import modern, with_former_values
 from pdqat.config.presets import resolve_config
 from pdqat.errors import InputError
 
@@ -33,6 +33,15 @@ def test_carry_is_take_over() -> None:
     assert resolve_config(None, {"carry": True, "init": "best.pt"}, {}).take_over
     with pytest.raises(InputError, match="take_over takes from the checkpoint in init, which is not given"):
         resolve_config(None, {"carry": True}, {})
+
+
+@pytest.mark.parametrize(
+    ("stored", "rate"),
+    [({}, 0.01), ({"dual_rule": "nupi"}, 0.01), ({"dual_rule": "multiplicative"}, 0.5), ({"dual_rate": 0.3}, 0.3)],
+)
+def test_a_run_of_before_has_the_steps_that_it_had(stored: dict[str, Any], rate: float) -> None:
+    former = with_former_values(stored)
+    assert (former["dual_rate"], former["optimizer"]) == (rate, "adam")
 
 
 def test_options_of_today_stay_as_they_are() -> None:

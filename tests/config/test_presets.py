@@ -73,6 +73,24 @@ def test_what_is_not_said_fits_what_is(given: dict[str, Any], fitting: tuple[Any
     assert (config.quantizer, config.objective, config.tied_norms, config.view_sample) == fitting
 
 
+@pytest.mark.parametrize(
+    ("given", "fitting"),
+    [
+        ({}, ("muon", 0.1)),
+        ({"method": "full"}, ("muon", 0.1)),
+        ({"method": "ste"}, ("adam", 0.1)),
+        ({"method": "ste", "optimizer": "muon"}, ("muon", 0.1)),
+        ({"dual_rule": "nupi"}, ("muon", 0.1)),
+        ({"dual_rule": "multiplicative"}, ("muon", 0.5)),
+        ({"dual_rule": "multiplicative", "dual_rate": 0.2}, ("muon", 0.2)),
+        ({"preset": "paper"}, ("adam", 0.01)),
+    ],
+)
+def test_steps_that_are_not_said_fit_too(given: dict[str, Any], fitting: tuple[str, float]) -> None:
+    config = resolve_config(None, {}, given)
+    assert (config.optimizer, config.dual_rate) == fitting
+
+
 def test_the_paper_preset_has_no_output_tolerance_for_a_plan() -> None:
     assert resolve_config("paper", {}, {"plan": {"stages.0.0.conv0": "8"}}).output_tolerance is None
 

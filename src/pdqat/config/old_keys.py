@@ -25,6 +25,12 @@ RENAMED = {"take_over": "carry", "tied_norms": "norm"}
 NORMS = ("ste", "exact", "tied")
 
 
+def with_former_values(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run's own file, and what the run did where there was no key for it."""
+    rate = 0.5 if options.get("dual_rule") == "multiplicative" else 0.01
+    return {**FORMER, "dual_rate": rate, **options}
+
+
 def modern(options: Mapping[str, Any]) -> dict[str, Any]:
     """The same options in today's keys.
 

@@ -4,8 +4,9 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from pdqat.config.old_keys import FORMER, RENAMED, modern
+from pdqat.config.old_keys import RENAMED, modern, with_former_values
 from pdqat.config.train_config import Method, TrainConfig
+from pdqat.dual_rules import Multiplicative
 from pdqat.errors import InputError
 from pdqat.precision import Precision
 from pdqat.runs.folder import Run
@@ -55,7 +56,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def config_of(run: Run) -> TrainConfig:
     """The configuration of a run of the command line; raises InputError if a key is missing, whatever its default."""
-    options = {**FORMER, **run.options()}
+    options = with_former_values(run.options())
     lost = [key for key in TrainConfig().as_options() if key not in options and RENAMED.get(key) not in options]
     if lost:
         raise InputError(f"{run.config_file} is damaged: it has no {', '.join(lost)}")
@@ -93,6 +94,8 @@ def _with_what_fits(values: dict[str, Any]) -> dict[str, Any]:
     fitting: dict[str, Any] = {}
     if values.get("method") in (Method.FULL, Method.STE):
         fitting["quantizer"] = "dorefa"
+    if values.get("dual_rule") == Multiplicative.name:
+        fitting["dual_rate"] = Multiplicative.rate
     if values.get("method") == Method.STE:  # as DoReFa was published
         fitting["optimizer"] = "adam"
     if values.get("gradient", TrainConfig.gradient) != TrainConfig.gradient:

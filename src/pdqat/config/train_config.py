@@ -175,9 +175,7 @@ class TrainConfig:
     )
 
     dual_rule: str = option("ascent", "how multipliers follow slacks", one_of=words.DUAL_RULES)
-    dual_rate: float | None = option(
-        None, "step size of the multipliers; without it 0.01, and 0.5 for multiplicative", options.at_least(0)
-    )
+    dual_rate: float = option(0.1, "step size of the multipliers; for multiplicative 0.5", options.at_least(0))
     dual_damping: float = option(0.0, "proportional gain of nupi", options.at_least(0))
     dual_nu: float = option(
         0.0, "smoothing factor of nupi", lambda nu: None if 0 <= nu < 1 else "must be from 0 to below 1"

@@ -118,7 +118,6 @@ class Cell:
             options["teacher"] = f"../{self.taught_by.name}"
         config = resolve_config("paper", {}, {**options, **self.options})
         if self.times_as_long != 1:
-            assert config.dual_rate is not None, "every protocol names it"
             rate = config.dual_rate / self.times_as_long
             config = dataclasses.replace(config, epochs=config.epochs * self.times_as_long, dual_rate=rate)
         return config

@@ -41,8 +41,12 @@ def _warm(cell: Cell, **options: Any) -> Cell:
     return dataclasses.replace(cell, options={"warm_up": WARM_UP, **options})
 
 
+STEPS_AND_GRID_OF_BEST = {"quantizer": TrainConfig.quantizer, "optimizer": TrainConfig.optimizer}
+"""What a training without constraints has of `best`: the difference is what constraints cost."""
+
 RECIPES: dict[str, Callable[[int, int], Cell]] = {
     "ste": baseline,
+    "ste-normal-muon": lambda bits, seed: dataclasses.replace(baseline(bits, seed), options=STEPS_AND_GRID_OF_BEST),
     "ste-warm": lambda bits, seed: _warm(baseline(bits, seed)),
     "lsq-warm": lambda bits, seed: _warm(baseline(bits, seed), quantizer="lsq"),
     "pdqat-output": output,
