@@ -78,7 +78,7 @@ def test_a_multiplicative_step_falls_as_far_as_it_rises(ratio: float, rate: floa
     assert duals.multipliers.item() == pytest.approx(1, rel=1e-2)
 
 
-@pytest.mark.parametrize(("rule", "rate"), [("ascent", 0.01), ("nupi", 0.01), ("multiplicative", 0.5)])
+@pytest.mark.parametrize(("rule", "rate"), [("ascent", 0.1), ("nupi", 0.1), ("multiplicative", 0.5)])
 def test_rules_have_names_and_rates_of_their_own(rule: str, rate: float) -> None:
     by_default, with_rate = Duals(BOUNDS, DUAL_RULES[rule]()), Duals(BOUNDS, DUAL_RULES[rule](rate))
     for duals in (by_default, with_rate):
@@ -89,7 +89,7 @@ def test_rules_have_names_and_rates_of_their_own(rule: str, rate: float) -> None
 
 
 def test_without_a_rule_it_is_ascent() -> None:
-    assert Duals(BOUNDS).rule == Ascent(0.01)
+    assert Duals(BOUNDS).rule == Ascent(0.1)
 
 
 @pytest.mark.parametrize(
