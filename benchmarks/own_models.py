@@ -10,6 +10,7 @@ choose the epoch, 397 are the test. For a seed all ways start from the same weig
     low         the default: the task loss of low precision, such that full precision stays close
     full        the paper's: the task loss of full precision, such that low precision stays close
     straight    the task loss of low precision, without constraints
+    muon        as low, but with orthogonal steps of weights that a batch norm follows
 """
 
 import argparse
@@ -42,6 +43,7 @@ WAYS: dict[str, Callable[[pdqat.Network], Problem]] = {
     "low": lambda net: pdqat.Lagrangian(net, F.cross_entropy),
     "full": lambda net: pdqat.Lagrangian(net, F.cross_entropy, objective="full"),
     "straight": lambda net: pdqat.TaskProblem(net, F.cross_entropy),
+    "muon": lambda net: pdqat.Lagrangian(net, F.cross_entropy),
 }
 
 Loader = DataLoader[tuple[Tensor, ...]]
@@ -68,7 +70,9 @@ def cells(kind: str, seed: int) -> list[Entry]:
         for way, problem_of in WAYS.items():
             problem = problem_of(pdqat.prepare(copy.deepcopy(model), example, bits=bits))
             torch.manual_seed(seed)
-            pdqat.fit(problem, training, validation=validation, epochs=5, lr=1e-3, seed=seed, progress=False)
+            optimizer = "muon" if way == "muon" else "adam"
+            how: dict[str, Any] = {"epochs": 5, "lr": 1e-3, "optimizer": optimizer, "seed": seed, "progress": False}
+            pdqat.fit(problem, training, validation=validation, **how)
             scores = pdqat.evaluate(problem, test).scores
             low, full = scores[f"{bits}-bit"], scores.get("full")
             entries.append({"network": kind, "bits": bits, "way": way, "seed": seed, "low": low, "full": full})
