@@ -39,7 +39,7 @@ from pdqat.deployment.microcontroller.beside import write_float32
 from pdqat.deployment.microcontroller.measurement import CoreMeasurement, measure_on_core, show_measured
 from pdqat.deployment.microcontroller.toolchain import COMPILER, EMULATOR, check_installed
 from pdqat.deployment.runtimes import ONNX_RUNTIME, OPENVINO, Arrays, Session, load
-from pdqat.models.preresnet import preresnet
+from pdqat.models.preresnet import preresnet8
 
 NAME = "microcontroller"
 MIXED = {"stages.0.*": "4", "stages.1.*": "2", "stages.2.*": "1"}
@@ -64,7 +64,7 @@ def network(name: str) -> Network:
     bits, layers = NETWORKS[name]
     example = images(VERIFIED_IMAGES)
     net = prepare(
-        preresnet(8), example, bits, layers=layers, ends="8", quantizer="dorefa-bytes", integer_sums=True
+        preresnet8(), example, bits, layers=layers, ends="8", quantizer="normal-bytes", integer_sums=True
     ).train()
     with torch.no_grad():
         for view in (None, *net.plans):

@@ -117,5 +117,6 @@ def _points(entries: Sequence[Entry]) -> Figure:
     axes.set_xlim(-0.5, len(BITS) - 0.5)
     axes.set_xlabel("bits")
     axes.set_ylabel("test accuracy in low precision, %")
-    figure.legend(loc="outside upper center", ncols=4, frameon=False)
+    if axes.get_legend_handles_labels()[0]:  # something is trained
+        figure.legend(loc="outside upper center", ncols=4, frameon=False)
     return figure
