@@ -24,6 +24,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "layer_sample": 1.0,
         "dual_rate": 0.03,
         "epochs": 60,
+        "optimizer": "adam",
         "lr": 5e-3,
         "threads": 1,
     },
