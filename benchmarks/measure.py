@@ -106,6 +106,10 @@ def batch(size: int = 128) -> tuple[Tensor, Tensor]:
     return images, torch.randint(10, (size,), generator=generator)
 
 
+LR = 1e-4
+"""Too small to train by: a step takes as long at any rate."""
+
+
 def objective(method: str, model: nn.Module, bits: tuple[str, ...] = ("2",), **options: Any) -> Problem:
     """What the method minimises: full, ste, i and ii as the paper has them, or the default of `pdqat train`."""
     is_default = method == "default"
@@ -122,10 +126,12 @@ def objective(method: str, model: nn.Module, bits: tuple[str, ...] = ("2",), **o
     return lagrangian
 
 
-def training_step(loss: nn.Module, *, compiled: bool, amp: bool, size: int = 128) -> Step:
-    """One step of training: forward, backward, Adam."""
+def training_step(
+    loss: nn.Module, *, compiled: bool, amp: bool, size: int = 128, optimizer: torch.optim.Optimizer | None = None
+) -> Step:
+    """One step of training: forward, backward, Adam or the given optimizer."""
     images, labels = batch(size)
-    optimizer = torch.optim.Adam(loss.parameters(), lr=1e-4)
+    optimizer = optimizer or torch.optim.Adam(loss.parameters(), lr=LR)
     value = torch.compile(loss) if compiled else loss
 
     def step() -> None:

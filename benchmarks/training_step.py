@@ -24,6 +24,7 @@ import torch
 import torch._inductor.config
 from brevitas_network import quantized
 from measure import (
+    LR,
     QUICK_DEPTH,
     RESULTS,
     Step,
@@ -41,13 +42,16 @@ from rich.markup import escape
 from rich.table import Table
 from torch import nn
 
+from pdqat import Lagrangian
 from pdqat.deployment.bench import Spread
 from pdqat.flags.arguments import count
 from pdqat.layers.arithmetic import HAS_BFLOAT16_KERNELS
 from pdqat.process import check_compiler, keep_freed_memory
 from pdqat.terminal import PlainConsole
+from pdqat.training.muon import muon_for
 
 SAMPLE = 0.25
+THE_DEFAULT = "the default"
 FLOORS = {
     "plain": 3.0,
     "full view": 3.0,
@@ -56,7 +60,7 @@ FLOORS = {
     "(i) exact norms": 4.0,
     "(ii)": 7.0,
     "(ii) sampled": 5 + 2 * SAMPLE,
-    "the default": 3 + (3 + 2) * SAMPLE,
+    THE_DEFAULT: 3 + (3 + 2) * SAMPLE,
     "Brevitas": 3.0,
     "Brevitas, eager": 3.0,
 }
@@ -80,7 +84,7 @@ VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "(i) exact norms": lambda model: objective("i", model, gradient="exact"),
     "(ii)": lambda model: objective("ii", model),
     "(ii) sampled": lambda model: objective("ii", model, layer_sample=SAMPLE),
-    "the default": lambda model: objective("default", model),
+    THE_DEFAULT: lambda model: objective("default", model),
     "Brevitas": brevitas,
     "Brevitas, eager": brevitas,
 }
@@ -101,7 +105,7 @@ def has_brevitas() -> bool:
 
 def measured_in(mode: str, quick: bool) -> list[str]:
     """The variants to measure in a mode; Brevitas in bfloat16 only where torch has kernels for it."""
-    quick_names = ["plain", "the default", "(i)", "(ii) sampled", *HELPED]
+    quick_names = ["plain", THE_DEFAULT, "(i)", "(ii) sampled", *HELPED]
     names = quick_names if quick else [name for name in VARIANTS if "Brevitas" not in name]
     if not has_brevitas():
         return names
@@ -125,7 +129,9 @@ def made(variant: str, mode: str, depth: int, width: int, console: PlainConsole)
     if variant.startswith("Brevitas"):
         for _ in range(STATISTICS_STEPS + 1):
             loss(torch.randn(8, 3, 32, 32), torch.zeros(8, dtype=torch.long))
-    step = training_step(loss, compiled=is_compiled(variant, mode), amp=uses_bfloat16(variant, mode))
+    optimizer = muon_for(loss.net, LR) if variant == THE_DEFAULT and isinstance(loss, Lagrangian) else None
+    compiled, amp = is_compiled(variant, mode), uses_bfloat16(variant, mode)
+    step = training_step(loss, compiled=compiled, amp=amp, optimizer=optimizer)
     started = time.perf_counter()
     step()
     console.print(f"  {variant}: first step {time.perf_counter() - started:.0f} s")
@@ -195,7 +201,7 @@ def show(entries: list[dict[str, Any]], console: PlainConsole) -> None:
 def last_line(entries: list[dict[str, Any]]) -> str:
     """Ratios of compiled bfloat16; `brevitas` is the speed of sampled (ii) over Brevitas as it comes, eager float32."""
     measured = {entry["variant"]: entry for entry in entries if entry["mode"] == ASKED_FOR}
-    names = ("the default", "(i)", "(ii)", "(ii) sampled")
+    names = (THE_DEFAULT, "(i)", "(ii)", "(ii) sampled")
     default, i, ii, sampled = (f"{measured[name]['ratio']['median']:.2f}" for name in names)
     eager = measured.get("Brevitas, eager")
     peer = "not-installed" if eager is None else f"{eager['to_sampled']['median']:.2f}"
