@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.table import Table
 
-from pdqat.terminal import PlainConsole, fitting, new_table, print_whole
+from pdqat.terminal import PlainConsole, counting, fitting, new_table, print_whole
 
 NAME = "encoder.layers.11.attention.output.dense"
 
@@ -65,3 +65,20 @@ def test_columns_says_how_many_there_are(monkeypatch: pytest.MonkeyPatch) -> Non
     lines = printed(made(), 80)
     assert max(map(len, lines)) <= 80
     assert sum("what is shown" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_bar_counts_on_a_terminal_unless_it_is_not_wanted(
+    shown: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with counting("layers measured", shown) as tell:
+        tell(3, 7)
+    said = capsys.readouterr().out
+    assert ("layers measured" in said and "3/7" in said) if shown else not said
+
+
+def test_without_a_terminal_nothing_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    with counting("layers measured") as tell:
+        tell(3, 7)
+    assert not capsys.readouterr().out

@@ -2,13 +2,14 @@
 
 import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Self
 
 from rich import box
 from rich.console import Console, RenderableType
 from rich.live import Live
-from rich.progress import Progress
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -51,6 +52,32 @@ class LiveDisplay:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+
+
+Tell = Callable[[int, int], None]
+"""Is told how much is done, and of how much."""
+
+
+def not_told(done: int, total: int) -> None:
+    """Nobody waits for it."""
+
+
+@contextmanager
+def counting(about: str, shown: bool = True) -> Iterator[Tell]:
+    """A bar on the terminal over things that take about as long each, with the time left; nothing where there is none.
+
+    Args:
+        about: what is done.
+        shown: False for no bar at all.
+    """
+    console = PlainConsole()
+    if not shown or not console.is_terminal:
+        yield not_told
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(about, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
 def new_table(title: str = "") -> Table:

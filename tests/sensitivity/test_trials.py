@@ -49,6 +49,13 @@ def test_each_candidate_is_measured_with_all_others_as_they_are() -> None:
         assert losses["c"][bits] == pytest.approx(loss_of(model, x, y, b=two, c=bits), rel=1e-5)
 
 
+def test_it_tells_which_layer_it_is_at() -> None:
+    problem, _, x, y = made()
+    told: list[tuple[int, int]] = []
+    candidate_losses(problem, [(x, y)], {"b": BITS, "c": BITS}, lambda done, total: told.append((done, total)))
+    assert told == [(0, 2), (1, 2)]
+
+
 def test_costs_are_what_the_loss_is_above_the_layers_least() -> None:
     problem, _, x, y = made()
     choices = {"b": BITS, "c": BITS}

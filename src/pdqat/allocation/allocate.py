@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from rich.table import Table
 
@@ -14,8 +15,9 @@ from pdqat.errors import InputError
 from pdqat.precision import MIXED, Precision
 from pdqat.sensitivity import BY_LOSS, SAMPLES
 from pdqat.task import Problem
-from pdqat.terminal import as_text, new_table
+from pdqat.terminal import as_text, counting, new_table
 
+MEASURED = "layers measured"
 FLOOR = "*: the mean multiplier, for bits that take the layer out of its tolerance"
 BY_DISTANCE = "no multiplier is above 0: all layers have the same price, and distances decide"
 
@@ -106,6 +108,7 @@ def allocate(
     exclude: Iterable[str] = (),
     allowed: Allowed | None = None,
     samples: int = SAMPLES,
+    progress: bool = True,
 ) -> Allocation:
     """Choose every layer's bits: the plan with the least predicted cost within the budget, solved exactly.
 
@@ -125,6 +128,7 @@ def allocate(
         exclude: names or patterns of layers that stay in full precision and that the budget does not count.
         allowed: by layer the precisions that a target runs, as `pdqat.deployment.limits.run_by` tells; by default all.
         samples: how many of the samples to look at.
+        progress: show a bar where there is a terminal.
 
     Returns:
         The plan with its predicted cost: give it to `problem.under_plan`, or print it.
@@ -139,5 +143,7 @@ def allocate(
         {'1': '2'}
     """
     limit = budget if isinstance(budget, Budget) else Budget.parse(budget)
-    offered = offer(problem, batches, bits=bits, by=by, pin=pin, exclude=exclude, allowed=allowed, samples=samples)
+    same: dict[str, Any] = {"bits": bits, "by": by, "pin": pin, "exclude": exclude, "allowed": allowed}
+    with counting(MEASURED, progress) as tell:
+        offered = offer(problem, batches, samples=samples, tell=tell, **same)
     return Allocation.within(limit, offered)

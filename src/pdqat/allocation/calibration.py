@@ -132,7 +132,7 @@ def calibrated(
         budgets: what the random plans may use.
         count: how many of them are measured.
         samples: how many of the samples to look at.
-        asked: bits, pin, exclude and allowed, as `allocate` takes them.
+        asked: what else `offer` takes.
     """
     if not isinstance(count, int) or count < 2:
         raise InputError(f"a fit needs at least 2 measured plans, not {count!r}")

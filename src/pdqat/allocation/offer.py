@@ -15,6 +15,7 @@ from pdqat.rules import check_all_match, resolve
 from pdqat.sensitivity import BY_LOSS, SAMPLES, held_out, layer_scores
 from pdqat.sensitivity.low_layers import low_layers, plan_of
 from pdqat.task import Problem
+from pdqat.terminal import Tell, not_told
 
 
 @dataclass(frozen=True)
@@ -56,8 +57,9 @@ def offer(
     exclude: Iterable[str] = (),
     allowed: Allowed | None = None,
     samples: int = SAMPLES,
+    tell: Tell = not_told,
 ) -> Offer:
-    """Measure distances at all candidate precisions and price them; see `allocate` for the arguments."""
+    """Measure every candidate precision: see `allocate` for the arguments. Losses `tell` which layer they are at."""
     candidates = candidates_in(bits)
     if not isinstance(pin, Mapping | None):
         raise InputError(f"pin holds precisions by name or pattern, such as {{'head': 8}}, not {pin!r}")
@@ -77,7 +79,7 @@ def offer(
     check_all_match(pinned, free, "outside the excluded layers the pinned layer")
     spare = _spare(problem, free, pinned)
     offered = choices(free, candidates, pinned, allowed, spare)
-    goes_by, predicted = _predicted(problem, judges, by, scores, offered)
+    goes_by, predicted = _predicted(problem, judges, by, scores, offered, tell)
     table = {layer: predicted.costs.get(layer, {named[layer]: 0.0}) for layer in named if layer not in excluded}
     sizes = layer_sizes(problem.net)
     branches = {layer: feeding for layer, feeding in spare.items() if DROPPED in offered[layer]}
@@ -113,10 +115,11 @@ def _predicted(
     by: str,
     scores: Mapping[str, float],
     choices: Mapping[str, Sequence[Precision]],
+    tell: Tell,
 ) -> tuple[str, Prediction]:
     """What the costs go by, and the costs."""
     if by == BY_LOSS:
-        return by, predict_by_loss(problem, judges, choices)
+        return by, predict_by_loss(problem, judges, choices, tell)
     if by != "dual":
         return by, predict(problem, judges, scores, False, choices)
     scores, basis = dual_prices(scores)

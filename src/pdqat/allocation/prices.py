@@ -37,6 +37,7 @@ from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.probe import candidate_distances
 from pdqat.sensitivity.trials import candidate_losses, loss_under
 from pdqat.task import Problem
+from pdqat.terminal import Tell, not_told
 
 LEAST = 0.01
 
@@ -96,9 +97,11 @@ def predict(
     return Prediction(prices, costs)
 
 
-def predict_by_loss(problem: Problem, batches: Batches, choices: Mapping[str, Sequence[Precision]]) -> Prediction:
+def predict_by_loss(
+    problem: Problem, batches: Batches, choices: Mapping[str, Sequence[Precision]], tell: Tell = not_told
+) -> Prediction:
     """What each precision adds to the task loss; there are no prices."""
-    losses = candidate_losses(problem, batches, choices)
+    losses = candidate_losses(problem, batches, choices, tell)
     costs = {layer: _above_least(of_layer) for layer, of_layer in losses.items()}
     dropped = [layer for layer in costs if DROPPED in costs[layer]]
     if dropped:  # the layers that only feed it then have no cost of their own, and had one in what was measured

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pdqat.allocation.allocate import Allocation, about_prices, plan_table
+from pdqat.allocation.allocate import MEASURED, Allocation, about_prices, plan_table
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.calibration import calibrated
 from pdqat.allocation.choices import candidates_in
@@ -25,7 +25,7 @@ from pdqat.precision import Precision
 from pdqat.runs.folder import Run, check_no_file_of_a_run
 from pdqat.runs.offer_file import read_offer, write_offer
 from pdqat.runs.plan_file import PlanModel, write_plan
-from pdqat.terminal import PlainConsole, print_whole
+from pdqat.terminal import PlainConsole, counting, print_whole
 
 
 def run(options: argparse.Namespace) -> None:
@@ -79,11 +79,13 @@ def _measured(options: argparse.Namespace, bits: list[str], trained: Trained) ->
         allowed = run_by(trained.problem, options.target, trained.example, asked_about)
     problem, judges = trained.problem, trained.loaders.validation
     same: dict[str, Any] = {"bits": bits, "pin": options.pin, "exclude": options.exclude, "allowed": allowed}
-    if options.calibrate is None:
-        offered = offer(problem, judges, by=options.rank, samples=options.images, **same)
-    else:
-        budgets = [Budget.parse(text) for text in options.budget]
-        offered = calibrated(problem, judges, budgets, options.calibrate, samples=options.images, **same)
+    with counting(MEASURED) as tell:
+        same |= {"samples": options.images, "tell": tell}
+        if options.calibrate is None:
+            offered = offer(problem, judges, by=options.rank, **same)
+        else:
+            budgets = [Budget.parse(text) for text in options.budget]
+            offered = calibrated(problem, judges, budgets, options.calibrate, **same)
     write_offer(trained.run, offered, asked)
     return offered
 

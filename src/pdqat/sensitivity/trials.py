@@ -18,6 +18,7 @@ from pdqat.layers.transfer import with_plan
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity.low_layers import low_layers, plan_of
 from pdqat.task import Problem
+from pdqat.terminal import Tell, not_told
 
 STATISTICS_BATCHES = 4
 
@@ -45,20 +46,21 @@ def loss_under(problem: Problem, plan: BitPlan, batches: Batches, statistics: Ba
 
 
 def candidate_losses(
-    problem: Problem, batches: Batches, choices: Mapping[str, Sequence[Precision]]
+    problem: Problem, batches: Batches, choices: Mapping[str, Sequence[Precision]], tell: Tell = not_told
 ) -> dict[str, dict[Precision, float]]:
     """Per layer and precision the task loss when that layer alone has it."""
     plan = plan_of(problem)
     as_it_is = loss_under(problem, plan, batches)
-    return {
-        layer: {
+    losses: dict[str, dict[Precision, float]] = {}
+    for done, (layer, precisions) in enumerate(choices.items()):
+        tell(done, len(choices))
+        losses[layer] = {
             precision: as_it_is
             if precision == plan[layer]
             else loss_under(problem, BitPlan(plan.name, {**plan.precisions, layer: precision}), batches)
             for precision in precisions
         }
-        for layer, precisions in choices.items()
-    }
+    return losses
 
 
 def loss_saved(problem: Problem, batches: Batches) -> dict[str, float]:
