@@ -103,7 +103,8 @@ def orthogonal(matrix: Tensor) -> Tensor:
 def muon_for(net: Network, lr: float) -> Muon:
     """For a prepared network: weights of layers that a batch norm follows are the matrices, whatever their bits.
 
-    A batch norm takes a weight's scale out again, and learns one, so that nothing is lost with weights of fixed norms.
+    A batch norm takes a weight's scale out again, and learns one, so that nothing is lost with weights of fixed norms;
+    but for the share of a branch in a residual sum, which is then that of the start.
     Embeddings are looked up row by row, and depthwise filters stand alone: their rows make no matrix.
     """
     layers = [module for module in net.modules() if isinstance(module, PrecisionLayer) and module.norm_after]
