@@ -5,7 +5,8 @@
 The export compares every code and score of all test images with the integer reference, as compiled by cc -O3. Every
 other build (gcc and clang, -O0, -O3, -O3 -march=native, and with the address and undefined-behaviour sanitizers) then
 has to give the same 64-bit sums of every image: one of all its codes, with their layers and places, and its scores. A
-build is told as soon as it is finished. The numbers go to results/c_compilers.json.
+build is told as soon as it is finished, and its sums are kept in RUN/c-sums under the hash of what was compiled: a run
+that was stopped goes on with the next build. The numbers go to results/c_compilers.json.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from measure import RESULTS, commit, machine, write
 
 from pdqat.config.trained import Trained
 from pdqat.deployment.export import export
+from pdqat.disk import write_atomically
 
 NAME = "c_compilers"
 FLAGS = {
@@ -69,40 +71,65 @@ def sums_of(folder: Path, compiler: str, flags: str, images: bytes, scratch: Pat
     return subprocess.run([program], input=images, capture_output=True, check=True).stdout.decode()
 
 
+def digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()
+
+
+def version(compiler: str) -> str:
+    """The first line that it says of itself."""
+    told = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=True)
+    return told.stdout.splitlines()[0]
+
+
+def verified(trained: Trained, folder: Path, kept: Path) -> dict[str, Any]:
+    """What the export found, when the folder as it stands was verified before or else now."""
+    model = folder / "model.c"
+    assert trained.loaders.test is not None
+    found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
+    if not model.exists() or found.get("model") != digest(model.read_bytes()):
+        report = export(trained.problem.net, folder, trained.example, check=trained.loaders.test, format="c")
+        (result,) = report.verified
+        print(report, flush=True)
+        found = {"commit": commit(), "machine": machine(), "model": digest(model.read_bytes())}
+        found |= {"images": result.images, "codes": asdict(result.codes), "accuracy": result.accuracy}
+        write_atomically(kept, (json.dumps(found, indent=1) + "\n").encode())
+    return found
+
+
+def kept_sums(folder: Path, compiler: str, flags: str, images: bytes, kept: Path) -> str:
+    """A build's sums, from before or else now."""
+    if not kept.exists():
+        with tempfile.TemporaryDirectory() as scratch:
+            write_atomically(kept, sums_of(folder, compiler, flags, images, Path(scratch)).encode())
+    return kept.read_text()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="run folder of the preset deployable")
     run: Path = parser.parse_args().run
     trained = Trained.open_finished(run, purpose="export")
     assert trained.loaders.test is not None
-    folder = run / "model-c"
-    report = export(trained.problem.net, folder, trained.example, check=trained.loaders.test, format="c")
-    (verified,) = report.verified
-    print(report, flush=True)
+    sums, folder = run / "c-sums", run / "model-c"
+    sums.mkdir(exist_ok=True)
+    entry = verified(trained, folder, sums / "verified.json")
     batches = [torch.round(images * 255).to(torch.uint8) for images, _ in trained.loaders.test]
     images = torch.cat(batches).numpy().tobytes()
     path = RESULTS / f"{NAME}.json"
     content: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    entry: dict[str, Any] = {
-        "commit": commit(),
-        "machine": machine(),
-        "images": verified.images,
-        "codes": asdict(verified.codes),
-        "accuracy": verified.accuracy,
-        "builds": {},
-    }
+    entry |= {"compilers": {compiler: version(compiler) for compiler in COMPILERS}, "builds": {}}
     expected = ""
-    with tempfile.TemporaryDirectory() as scratch:
-        for about, flags in FLAGS.items():
-            for compiler in COMPILERS:
-                made = sums_of(folder, compiler, flags, images, Path(scratch))
-                expected = expected or made
-                different = sum(a != b for a, b in zip(expected.split(), made.split(), strict=True))
-                digest = hashlib.sha256(made.encode()).hexdigest()
-                entry["builds"][f"{compiler} {about}"] = {"images": made.count("\n"), "different": different}
-                entry["builds"][f"{compiler} {about}"]["sha256"] = digest
-                print(f"{compiler} {about}: {different} of {made.count(chr(10))} images differ", flush=True)
-                write(NAME, {**content, run.name: entry})
+    for about, flags in FLAGS.items():
+        for compiler in COMPILERS:
+            build = f"{compiler} {about}"
+            kept = sums / f"{entry['model'][:12]}-{digest(build.encode())[:12]}.txt"
+            made = kept_sums(folder, compiler, flags, images, kept)
+            expected = expected or made
+            different = sum(a != b for a, b in zip(expected.split(), made.split(), strict=True))
+            entry["builds"][build] = {"images": made.count("\n"), "different": different}
+            entry["builds"][build]["sha256"] = digest(made.encode())
+            print(f"{build}: {different} of {made.count(chr(10))} images differ", flush=True)
+            write(NAME, {**content, run.name: entry})
 
 
 if __name__ == "__main__":

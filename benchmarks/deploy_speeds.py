@@ -1,4 +1,4 @@
-"""How fast exported files are beside float32, on the kind of processor at hand; and where ONNX Runtime's time goes.
+"""How fast exported files are beside float32, on the kind of processor at hand; and where both runtimes' time goes.
 
 Speed does not depend on what a network has learned, so all are untrained, with norms that have seen random images: the
 pre-activation ResNet-20 of width 1 at 8, 4, 2 and 1 bits and under the mixed plan of results/deploy.json, of width 5
@@ -60,7 +60,7 @@ def untrained(name: str, width: int) -> Network:
         "2" if name == "mixed" else name,
         layers=layers,
         ends="8",
-        quantizer="dorefa-bytes",
+        quantizer="normal-bytes",
         integer_sums=True,
     ).train()
     for view in (None, *net.plans):
@@ -111,10 +111,13 @@ def _timed(name: str, width: int, console: PlainConsole) -> dict[str, Any]:
 
 
 def _profiles(file: Path, reference: Path) -> dict[str, Any]:
-    """Microseconds of ONNX Runtime's nodes, one thread, by kind of node."""
+    """Microseconds of the nodes of both runtimes, one thread, by kind of node."""
+    files = {"integer": file, "float32": reference}
+    runtimes = {"": profile, ", OpenVINO": profile_openvino}
     return {
-        f"batch {batch}": {name: profile(path, batch) for name, path in (("integer", file), ("float32", reference))}
+        f"batch {batch}{runtime}": {name: profiled(path, batch) for name, path in files.items()}
         for batch in PROFILED_RUNS
+        for runtime, profiled in runtimes.items()
     }
 
 
@@ -135,6 +138,28 @@ def profile(path: Path, batch: int) -> dict[str, Any]:
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
             nodes[event["args"]["op_name"], event["name"]].append(event["dur"])
+    return _by_kind(nodes)
+
+
+def profile_openvino(path: Path, batch: int) -> dict[str, Any]:
+    """As `profile`, of OpenVINO; kinds of nodes have their kernels behind them."""
+    import openvino
+
+    settings = {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32", "PERF_COUNT": True}
+    request = openvino.Core().compile_model(path, "CPU", settings).create_infer_request()
+    given = np.ascontiguousarray(images(batch).numpy())
+    nodes: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for _ in range(PROFILED_RUNS[batch]):
+        request.infer({0: given})
+        for node in request.profiling_info:
+            if node.status == openvino.ProfilingInfo.Status.EXECUTED:
+                microseconds = node.real_time.total_seconds() * 1e6
+                nodes[f"{node.node_type} {node.exec_type}", node.node_name].append(microseconds)
+    return _by_kind(nodes)
+
+
+def _by_kind(nodes: Mapping[tuple[str, str], list[float]]) -> dict[str, Any]:
+    """Of microseconds by kind and name of a node, the kinds that take longest first."""
     kinds: dict[str, list[float]] = defaultdict(list)
     for (kind, _), times in nodes.items():
         kinds[kind].append(statistics.median(times))

@@ -72,10 +72,17 @@ def applied(rounding: RowOperation, numbers: np.ndarray) -> np.ndarray:
     if rounding.kernel in ("by_thresholds", "by_search"):
         thresholds = tables["thresholds"].T if rounding.kernel == "by_thresholds" else tables["thresholds"]
         counted = (numbers[:, :, None] >= thresholds[:, None, :]).sum(2)
-        return np.asarray(np.where(tables["directions"][:, None] > 0, low + counted, high - counted))
-    assert rounding.kernel == "by_line"
-    above = tables["slopes"][:, None] * numbers + tables["starts"][:, None]
-    return np.asarray(np.minimum(low + np.where(above < 0, 0, above >> tables["shifts"][:, None]), high))
+        directions = tables.get("directions", np.ones(len(numbers)))
+        return np.asarray(np.where(directions[:, None] > 0, low + counted, high - counted))
+    assert rounding.kernel in ("by_line", "by_short_line")
+    is_short = rounding.kernel == "by_short_line"
+    starts = tables["short_starts" if is_short else "starts"][:, None]
+    products = tables["slopes"][:, None] * numbers
+    above = products + starts
+    if is_short:
+        assert max(np.abs(products).max(), np.abs(above).max()) < 2**31
+    shifts = np.int64(rounding.numbers["shift"]) if is_short else tables["shifts"][:, None]
+    return np.asarray(np.minimum(low + np.where(above < 0, 0, above >> shifts), high))
 
 
 @given(st.sampled_from([(0, 1), (-1, 1), (0, 3), (0, 15), (-128, 127), (0, 255)]), st.integers(0, 200))
@@ -104,6 +111,18 @@ def test_roundings_of_products_are_the_references(codes: tuple[int, int], diviso
         sums = torch.stack([torch.linspace(-int(end), int(end), 999).round().long() for end in reach])
         made = applied(rounding, sums.numpy())
         assert (made == operation.requantize((divisor * sums).T.double()).T.numpy()).all()
+
+
+def rounding_to_bytes(reach: int) -> RowOperation:
+    """Of sums from -reach to reach, all of which count."""
+    ones = torch.ones(1)
+    scale, exact = ones * 127.3 / reach, torch.ones(1, dtype=torch.bool)
+    return sums_rounding(SumsToCodes(scale, 0.3 * ones, exact, 0 * ones, reach, -128, 127, False), -reach, reach)
+
+
+def test_lines_of_small_sums_are_short() -> None:
+    assert rounding_to_bytes(300).kernel == "by_short_line"
+    assert rounding_to_bytes(2**20).kernel != "by_short_line"
 
 
 @given(st.text("aZ0_.*/\\?\n\"'% é", max_size=120))

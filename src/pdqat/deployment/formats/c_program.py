@@ -37,6 +37,7 @@ NAMES = {
     "by_thresholds": "codes {made.low} to {made.high}, by thresholds",
     "by_search": "codes {made.low} to {made.high}, by thresholds",
     "by_line": "codes {made.low} to {made.high}, by lines",
+    "by_short_line": "codes {made.low} to {made.high}, by lines that 32 bits hold",
     "by_float32": "codes {made.low} to {made.high}, rounded to 24 bits on the way",
     "as_scores": "scores",
     "as_real": "real numbers",

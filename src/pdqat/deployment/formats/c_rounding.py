@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pdqat.deployment.formats.c_lines import INT32, SLOPE_BITS, line_rounding
 from pdqat.deployment.formats.c_rows import RowOperation
 from pdqat.deployment.formats.c_weights import Weights
 from pdqat.deployment.integer.operations import RealProduct, RequantizedProduct
@@ -21,9 +22,6 @@ from pdqat.deployment.integer.thresholds import Steps, rising
 
 FEW = 3
 """Thresholds that take no more place than a line."""
-INT32 = 2**31 - 1
-SLOPE_BITS = 30
-MOST_SHIFT = 40
 MANTISSA = 24
 """Bits of a float32."""
 VANISHING = 57
@@ -109,12 +107,7 @@ def _exactly(
     steps, sign = rising(codes, low, high, torch.arange(lowest + 1, highest + 1))
     if highest - lowest <= FEW:
         return _by_thresholds(steps, sign, lowest, highest)
-    lines = [_line(channel, int(slope), lowest) for channel, slope in zip(steps, sign, strict=True)]
-    if any(line is None for line in lines):
-        return None
-    slopes, starts, shifts = np.array(lines, np.int64).T
-    tables = {"slopes": ("int32_t", slopes), "starts": ("int64_t", starts), "shifts": ("uint8_t", shifts)}
-    return RowOperation("by_line", {"low": lowest, "high": highest}, tables)
+    return line_rounding(steps, sign, lowest, highest)
 
 
 def _by_thresholds(steps: list[Steps], sign: Tensor, lowest: int, highest: int) -> RowOperation:
@@ -128,24 +121,11 @@ def _by_thresholds(steps: list[Steps], sign: Tensor, lowest: int, highest: int) 
     directions = np.where([channel.constant is None for channel in steps], sign.numpy(), 1)
     is_counted = highest - lowest <= FEW
     by_channel = np.array(thresholds)
-    tables = {
-        "thresholds": ("int32_t", by_channel.T if is_counted else by_channel),
-        "directions": ("int8_t", directions),
-    }
+    tables = {"thresholds": ("int32_t", by_channel.T if is_counted else by_channel)}
+    if (directions < 0).any():
+        tables["directions"] = ("int8_t", directions)
     kernel = "by_thresholds" if is_counted else "by_search"
     return RowOperation(kernel, {"low": lowest, "high": highest, "count": highest - lowest}, tables)
-
-
-def _line(steps: Steps, sign: int, lowest: int) -> tuple[int, int, int] | None:
-    """Slope, start and shift with which (slope x number + start) >> shift counts codes up from the lowest."""
-    if steps.constant is not None:
-        return 0, steps.constant - lowest, 0
-    middle, _ = steps.middle_line()
-    shift = min(SLOPE_BITS - ceil(log2(max(middle, 2.0**-MOST_SHIFT))), MOST_SHIFT)
-    slope = round(middle * 2**shift)
-    levels = (steps.codes.astype(np.int64) - lowest << shift) - slope * steps.integers.astype(np.int64)
-    least, most = int(levels[steps.reached].max()), int(levels[~steps.reached].min()) - 1
-    return (sign * slope, (least + most) // 2, shift) if least <= most else None
 
 
 def _by_float32(operation: RequantizedProduct, divisor: int) -> RowOperation:

@@ -44,10 +44,12 @@ typedef struct {
     int count;                 /* thresholds of a channel */
     int32_t divisor;           /* of the sums, before they are real numbers */
     const int32_t *thresholds; /* count rows of one a channel, or for a search count for every channel */
-    const int8_t *directions;  /* 1 for channels whose codes rise, -1 for those whose codes fall */
+    const int8_t *directions;  /* 1 for channels whose codes rise, -1 for those whose codes fall; NULL if all rise */
     const int32_t *slopes;
     const int64_t *starts;
     const uint8_t *shifts;
+    const int32_t *short_starts; /* of lines that 32 bits hold, which share a shift */
+    int shift;
     const float *scales;
     const float *biases;
     float factor, step, least, most;

@@ -12,6 +12,6 @@ KERNEL void by_search(const row_operation *how, int32_t *row, int channels)
             else
                 last = middle;
         }
-        row[channel] = how->directions[channel] > 0 ? how->low + first : how->high - first;
+        row[channel] = how->directions == NULL || how->directions[channel] > 0 ? how->low + first : how->high - first;
     }
 }

@@ -5,10 +5,11 @@ KERNEL void by_thresholds(const row_operation *how, int32_t *restrict row, int c
     const int8_t *directions = how->directions;
     int32_t low = how->low, high = how->high;
     int count = how->count;
+    IN_VECTORS
     for (int channel = 0; channel < channels; channel++) {
         int32_t reached = 0;
         for (int number = 0; number < count; number++)
             reached += row[channel] >= thresholds[number * channels + channel];
-        row[channel] = directions[channel] > 0 ? low + reached : high - reached;
+        row[channel] = directions == NULL || directions[channel] > 0 ? low + reached : high - reached;
     }
 }
