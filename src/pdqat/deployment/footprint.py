@@ -1,5 +1,6 @@
 """Footprint: what a network takes where there is no runtime."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 
@@ -15,7 +16,11 @@ class Footprint:
     """What no placing of the tensors could be below: the most that is in use at one time."""
     macs: int
     """Products that are added up for one sample."""
+    real: Sequence[str]
+    """What is computed in real numbers, step by step."""
 
     def __str__(self) -> str:
         memory = f"arena {self.arena:,} bytes, of which at least {self.least_arena:,} are in use at one time"
-        return f"{memory}; {self.macs:,} multiply-accumulates"
+        named = f"{len(self.real)} steps in real numbers, which its README.md names"
+        numbers = named if self.real else "integers from the input to the scores"
+        return f"{memory}; {self.macs:,} multiply-accumulates; {numbers}"

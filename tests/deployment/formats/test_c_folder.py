@@ -60,6 +60,9 @@ def test_a_folder_is_written_and_verified(exported: tuple[ExportReport, Path]) -
     for number in (report.footprint.constants, report.footprint.arena, report.footprint.macs):
         assert f"{number:,}" in shown
     assert "in real numbers: 0, 8" in shown
+    assert f"{len(report.footprint.real)} steps in real numbers, which its README.md names" in shown
+    readme = (folder / "README.md").read_text()
+    assert all(f"- {step}\n" in readme for step in report.footprint.real)
 
 
 def test_its_self_test_passes_and_sees_every_change(exported: tuple[ExportReport, Path], tmp_path: Path) -> None:

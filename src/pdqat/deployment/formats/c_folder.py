@@ -1,7 +1,6 @@
 """A network as a folder of C: the model, golden samples, a self-test that compares them, and what to know of it."""
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor
@@ -110,7 +109,6 @@ def without_numbers(text: str) -> list[str]:
 
 def _readme(model: Model) -> str:
     footprint, program = model.footprint, model.program
-    steps = real_steps(model)
     return README.format(
         constants=footprint.constants,
         arena=footprint.arena,
@@ -122,14 +120,5 @@ def _readme(model: Model) -> str:
         score="A score is what the PyTorch model gives."
         if program.last_product is None
         else "A score is a whole number; times `MODEL_SCORE_UNIT` it is what the PyTorch model gives.",
-        real=IN_REAL.format(steps="\n".join(f"- {step}" for step in steps)) if steps else IN_INTEGERS,
+        real=IN_REAL.format(steps="\n".join(f"- {step}" for step in footprint.real)) if footprint.real else IN_INTEGERS,
     )
-
-
-def real_steps(model: Model) -> Sequence[str]:
-    """What reads or makes real numbers."""
-    return [
-        "; ".join(step.about)
-        for step in model.program.steps
-        if any(tensor.kind == REAL for tensor in (*step.reads, step.writes)) or step.kernel == "convolve_real"
-    ]

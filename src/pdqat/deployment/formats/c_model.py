@@ -70,6 +70,11 @@ int model_run(const model_input_t *input_numbers, model_score_t *score_numbers)
 """
 
 
+def is_real(step: Step) -> bool:
+    """Whether it reads or makes real numbers."""
+    return any(tensor.kind == REAL for tensor in (*step.reads, step.writes)) or step.kernel == "convolve_real"
+
+
 class Model:
     """The two files, and what is known of them."""
 
@@ -87,6 +92,7 @@ class Model:
             self._padded(WORD_BYTES * self._tensor_words + scratch),
             self._padded(WORD_BYTES * least + scratch),
             sum(step.macs for step in steps),
+            ["; ".join(step.about) for step in steps if is_real(step)],
         )
         self.layers = program.layers()
         """Those that make codes, as they are numbered."""
