@@ -188,7 +188,7 @@ def resumed(folder: Path, problem: Problem | None = None, **how: Any) -> str:
         (lambda: own_problem(constraints=[OutputConstraint()]), "its constraints is "),
         (
             lambda: own_problem(duals=NuPI(0.01)),
-            "its duals is {'kind': 'ascent', 'rate': 0.01, 'restart': False}, here it is {'kind': 'nupi'",
+            "its duals is {'kind': 'ascent', 'rate': 0.1, 'restart': False}, here it is {'kind': 'nupi'",
         ),
         (lambda: own_problem(layer_sample=0.5), "its layer_sample is 1.0, here it is 0.5"),
         (
