@@ -30,6 +30,7 @@ SHARED: dict[str, Any] = {
     "batch_size": 64,
     "augment": True,
     "epochs": 5,
+    "optimizer": "adam",
     "lr": 2e-3,
     "milestones": [0.5],
     "decay": 0.1,

@@ -98,7 +98,7 @@ def test_callbacks_are_told_what_is_written(tmp_path: Path) -> None:
 
 def test_the_trainer_is_a_plain_loop_over_public_parts(tmp_path: Path) -> None:
     """Adam without weight decay, the scheduled rate, one dual step an epoch on the mean distances of its batches."""
-    config = small(milestones=[0.5], decay=0.5)
+    config = small(optimizer="adam", milestones=[0.5], decay=0.5)
     run = train(tmp_path / "run", config)
     built = build(config)
     problem, batches = lagrangian(built.problem), built.loaders.training
