@@ -21,13 +21,16 @@ def cores() -> int:
 def processor() -> str:
     """The name of the processor and the vector instructions that torch uses on it: trainings depend on both.
 
-    For instance "Intel(R) Xeon(R) Processor @ 2.60GHz, AVX512".
+    For instance "AMD EPYC (family 26, model 2), AVX512". Clouds give many generations one name, which have caches of
+    other sizes and so sums in another order; their numbers tell them apart.
     """
     about = Path("/proc/cpuinfo")
     lines = about.read_text(errors="replace").splitlines() if about.exists() else []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    name = next(filter(None, names), "") or platform.processor() or platform.machine()
-    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
+    pairs = (line.partition(":") for line in reversed(lines))
+    first = {key.strip(): value.strip() for key, _, value in pairs}  # reversed: of many cores the first one's are kept
+    numbers = ", ".join(f"{key.removeprefix('cpu ')} {first[key]}" for key in ("cpu family", "model") if first.get(key))
+    name = first.get("model name") or platform.processor() or platform.machine()
+    return f"{name}{f' ({numbers})' if numbers else ''}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def free_memory() -> int | None:
