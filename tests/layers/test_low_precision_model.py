@@ -95,6 +95,7 @@ def test_what_is_rounded_stands_in_the_model() -> None:
         "hidden.input_quantizer": 5,
         "norm.sum_quantizer": 8,
         "norm1.sum_quantizer": 8,
+        "conv2.sum_quantizer": 8,
     }
     assert "4 bits" in repr(low)
     assert not low.get_submodule("conv0.input_quantizer").training
@@ -216,4 +217,4 @@ def test_no_hook_of_training_is_left() -> None:
     Lagrangian(net, nn.functional.cross_entropy)
     low = net.restore(plan="mixed")
     hooked = {name for name, module in low.named_modules() if module._forward_hooks or module._forward_pre_hooks}
-    assert hooked == {"conv0", "hidden", "norm", "norm1"}
+    assert hooked == {"conv0", "conv2", "hidden", "norm", "norm1"}

@@ -1,6 +1,7 @@
-"""Sums of residual networks on whole numbers of one step."""
+"""Sums of residual networks, and means of images, on whole numbers of one step."""
 
 import copy
+from collections import OrderedDict
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from pdqat.layers.state import Gradient
 from pdqat.layers.summand import Summand
 from pdqat.layers.trace import trace
 from pdqat.layers.transfer import plain_state
-from pdqat.models.preresnet import preresnet, preresnet_small
+from pdqat.models.preresnet import preresnet, preresnet8, preresnet_small
 from pdqat.models.resnet import resnet
 from pdqat.quantizers import PowerOfTwo
 
@@ -22,7 +23,7 @@ def example(channels: int = 3) -> Tensor:
 
 
 def streams(model: nn.Module, inputs: Tensor) -> set[frozenset[str]]:
-    layers = {name: each for name, each in model.named_modules() if isinstance(each, nn.Conv2d | nn.Linear)}
+    layers = {name: each for name, each in model.named_modules() if isinstance(each, nn.Conv1d | nn.Conv2d | nn.Linear)}
     norms = {name: each for name, each in model.named_modules() if isinstance(each, nn.BatchNorm2d)}
     return set(trace(model, layers, norms, Interface(), inputs).streams)
 
@@ -63,8 +64,10 @@ class Sum(nn.Module):
             b = b + nn.functional.avg_pool2d(a, 3, 1, 1)
         elif self.kind == "tanh":
             b = b + torch.tanh(a)
+        elif self.kind == "clip at 0.3":
+            b = b + a.clamp(0, 0.3)
         elif self.kind == "clip at 6":
-            b = b + a.clamp(0, 6)
+            b = b + nn.functional.relu6(a)
         elif self.kind == "pooled":
             b = b + nn.functional.max_pool2d(a, 3, 1, 1)
         elif self.kind == "clipped":
@@ -73,14 +76,59 @@ class Sum(nn.Module):
         return y
 
 
-@pytest.mark.parametrize("kind", ["input", "scaled", "parameter", "mean", "tanh", "clip at 6"])
+@pytest.mark.parametrize("kind", ["input", "scaled", "parameter", "mean", "tanh", "clip at 0.3"])
 def test_sums_with_a_term_that_is_not_on_the_grid_are_left_alone(kind: str) -> None:
     assert streams(Sum(kind), example()) == set()
 
 
-@pytest.mark.parametrize("kind", ["pooled", "clipped"])
+@pytest.mark.parametrize("kind", ["pooled", "clipped", "clip at 6"])
 def test_functions_that_keep_multiples_are_looked_through(kind: str) -> None:
     assert streams(Sum(kind), example()) == {frozenset({"conv0", "conv1"})}
+
+
+class Mean(nn.Module):
+    """Over some dimensions."""
+
+    def __init__(self, *dims: int, keepdim: bool = False) -> None:
+        super().__init__()
+        self.dims, self.keepdim = dims, keepdim
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.mean(self.dims, self.keepdim)
+
+
+MEANS: dict[str, tuple[dict[str, nn.Module], str | None]] = {
+    "norm and ReLU": ({"norm": nn.BatchNorm2d(3), "relu": nn.ReLU(), "mean": Mean(2, 3)}, "norm"),
+    "norm and ReLU6": ({"norm": nn.BatchNorm2d(3), "relu": nn.ReLU6(), "mean": Mean(-1, -2, keepdim=True)}, "norm"),
+    "ReLU": ({"relu": nn.ReLU(), "mean": Mean(3, 2)}, "conv"),
+    "the layer itself": ({"mean": nn.AdaptiveAvgPool2d(1)}, "conv"),
+    "a norm, which may be applied behind the mean": ({"norm": nn.BatchNorm2d(3), "mean": Mean(2, 3)}, "conv"),
+    "a function that leaves the grid": ({"norm": nn.BatchNorm2d(3), "tanh": nn.Tanh(), "mean": Mean(2, 3)}, None),
+    "a clip that leaves the grid": ({"clip": nn.Hardtanh(0, 0.3), "mean": Mean(2, 3)}, None),
+    "rows alone": ({"mean": Mean(2)}, None),
+    "channels too": ({"mean": Mean(1, 2, 3, keepdim=True)}, None),
+    "an average of parts": ({"mean": nn.AvgPool2d(2)}, None),
+}
+
+
+@pytest.mark.parametrize("case", MEANS)
+def test_what_a_mean_of_an_image_adds_up_is_a_stream(case: str) -> None:
+    parts, stream = MEANS[case]
+    model = nn.Sequential(
+        OrderedDict({"conv": nn.Conv2d(3, 3, 3), **parts, "flat": nn.Flatten(), "head": nn.LazyLinear(2)})
+    )
+    model(example())  # gives the lazy layer its size
+    assert streams(model, example()) == (set() if stream is None else {frozenset({stream})})
+
+
+def test_a_mean_in_one_dimension_counts_too() -> None:
+    model = nn.Sequential(nn.Conv1d(3, 3, 3), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(3, 2))
+    assert streams(model, example()[:, :, 0]) == {frozenset({"0"})}
+
+
+def test_a_mean_of_a_stream_adds_nothing_to_it() -> None:
+    linear, bent = preresnet(8), preresnet8()
+    assert streams(bent, example()) == {*streams(linear, example()), frozenset({"norm"})}
 
 
 def test_a_last_addition_counts_too() -> None:

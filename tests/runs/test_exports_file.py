@@ -32,7 +32,7 @@ def file(run: Run) -> Path:
 
 
 def exported(file: Path) -> ExportReport:
-    return ExportReport(file, 5, 40, [VERIFIED], [], [])
+    return ExportReport(file, 5, 40, [VERIFIED], [], [], False)
 
 
 def test_what_several_commands_find_of_a_file_comes_together(run: Run, file: Path) -> None:

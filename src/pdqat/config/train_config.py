@@ -115,7 +115,9 @@ class TrainConfig:
     quantizer: str = option("normal", "quantiser; for the methods full and ste dorefa", one_of=words.QUANTIZERS)
 
     integer_sums: bool = option(
-        False, "round what residual additions add to 8 bits of one step, as deployment in integers needs it"
+        False,
+        "round what residual additions and means of images add up to 8 bits of one step, as deployment in integers "
+        "needs it",
     )
 
     method: Method = option(Method.PDQAT_LAYERS, "what to train")

@@ -96,6 +96,7 @@ def export(
         verified,
         model.frozen.folded if form.in_integers else [],
         model.frozen.real_layers if form.in_integers else [],
+        form.in_integers and model.frozen.in_integers,
         footprint,
     )
 

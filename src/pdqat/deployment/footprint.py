@@ -21,6 +21,5 @@ class Footprint:
 
     def __str__(self) -> str:
         memory = f"arena {self.arena:,} bytes, of which at least {self.least_arena:,} are in use at one time"
-        named = f"{len(self.real)} steps in real numbers, which its README.md names"
-        numbers = named if self.real else "integers from the input to the scores"
-        return f"{memory}; {self.macs:,} multiply-accumulates; {numbers}"
+        real = f"; {len(self.real)} steps in real numbers, which its README.md names" if self.real else ""
+        return f"{memory}; {self.macs:,} multiply-accumulates{real}"

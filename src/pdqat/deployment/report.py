@@ -26,6 +26,8 @@ class ExportReport:
     """Every rounding that was folded into integers, with its channels and the exact ones of them."""
     real_layers: list[str]
     """Layers that compute in real numbers."""
+    in_integers: bool
+    """Whether nothing else does either: what the file computes are whole numbers, from the input to the scores."""
     footprint: Footprint | None = None
     """Of a format for machines without a runtime."""
 
@@ -40,8 +42,10 @@ class ExportReport:
             channels = sum(rounding.channels for rounding in self.folded)
             exact = sum(rounding.exact for rounding in self.folded)
             lines += [f"{exact} of {channels} channels give the codes of float32 for every integer within reach"]
-        if self.layers:
-            lines += [f"in real numbers: {', '.join(self.real_layers) or 'no layer'}"]
+        if self.in_integers:
+            lines += ["integers from the input to the scores"]
+        elif self.layers:
+            lines += [f"in real numbers: {', '.join(self.real_layers) or 'no layer, but what lies between or behind'}"]
         lines += [show_verified(self.verified)]
         size = self.bytes
         if self.footprint is not None:

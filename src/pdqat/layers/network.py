@@ -209,6 +209,16 @@ class Network(nn.Module):
         return self.model.state_dict(*args, destination=destination, prefix=prefix, keep_vars=keep_vars)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """A plain model's state is taken without steps of sums; a plan's that lacks them is refused."""
+        complaints: list[str] = rest[-1]
+        own = [(module.name, module.sums) for module in self._aware()]
+        steps = {f"{prefix}{name}.sums.{key}" for name, sums in own for key in sums.state_dict()}
+        missing = min(steps - state_dict.keys(), default=None)
+        if missing is not None and any(".views." in key for key in state_dict):
+            complaints.append(
+                f"{missing} is not in the state, which was trained without rounding all that sums and means add up "
+                "(integer_sums): train again, from its weights if you like"
+            )
         for key in [key for key in state_dict if key.startswith(prefix)]:
             state_dict[f"{prefix}model.{key[len(prefix) :]}"] = state_dict.pop(key)
         super()._load_from_state_dict(state_dict, prefix, *rest)

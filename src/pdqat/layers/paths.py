@@ -2,7 +2,7 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,8 +76,12 @@ def is_sum(node: Any) -> bool:
     return type(node).__name__ == "AddBackward0" and bool(node._saved_alpha == 1)
 
 
-def streams_of(ends: list[Any], made: Mapping[Any, LayerCall]) -> list[frozenset[str]]:
-    """The names behind every addition, those that flow together in one set; without sets that have unknown terms."""
+def streams_of(ends: list[Any], made: Mapping[Any, LayerCall], norms: Collection[str]) -> list[frozenset[str]]:
+    """The names behind every addition and every mean of an image, those that flow together in one set.
+
+    A norm in front of a mean may as well be applied behind it, so what counts there is what the norm reads. Sets that
+    have unknown terms are left out.
+    """
     streams: list[set[str | None]] = []
     known: dict[Any, set[str | None]] = {}
     nodes, seen = list(ends), set()
@@ -88,12 +92,28 @@ def streams_of(ends: list[Any], made: Mapping[Any, LayerCall]) -> list[frozenset
         seen.add(node)
         if node not in made or node in ends:
             nodes.extend(parent for parent, _ in node.next_functions)
-        if type(node).__name__ == "AddBackward0":
-            terms = _terms(node, made, known)
+        added = _before_norms(node.next_functions[0][0], made, norms) if _is_mean_of_image(node) else node
+        if added is not node or type(node).__name__ == "AddBackward0":
+            terms = _terms(added, made, known)
             apart = [stream for stream in streams if not stream & (terms - {None})]
             joined = [stream for stream in streams if stream & (terms - {None})]
             streams = [*apart, terms.union(*joined)]
     return [frozenset(name for name in stream if name is not None) for stream in streams if None not in stream]
+
+
+def _is_mean_of_image(node: Any) -> bool:
+    """Whether a node takes the mean over all dimensions behind samples and channels."""
+    if type(node).__name__ != "MeanBackward1":
+        return False
+    count = len(node._saved_self_sym_sizes)
+    signed = (dim - 2**64 if dim >= 2**63 else dim for dim in node._saved_dim)  # torch shows -1 as the largest number
+    return count > 2 and {dim % count for dim in signed} == set(range(2, count))
+
+
+def _before_norms(node: Any, made: Mapping[Any, LayerCall], norms: Collection[str]) -> Any:
+    while node in made and made[node].name in norms:
+        node = made[node].given
+    return node
 
 
 def _terms(node: Any, made: Mapping[Any, LayerCall], known: dict[Any, set[str | None]]) -> set[str | None]:
@@ -101,7 +121,7 @@ def _terms(node: Any, made: Mapping[Any, LayerCall], known: dict[Any, set[str | 
     if node not in known:
         kind = type(node).__name__
         parents = [parent for parent, _ in node.next_functions] if node is not None else []
-        keeps_multiples = kind in _KEEP_MULTIPLES or (kind in _CLAMPS and _clamps_at_0_and_1(node))
+        keeps_multiples = kind in _KEEP_MULTIPLES or (kind in _CLAMPS and _clamps_at_whole_numbers(node))
         if node in made:
             known[node] = {made[node].name}
         elif is_sum(node):
@@ -111,13 +131,15 @@ def _terms(node: Any, made: Mapping[Any, LayerCall], known: dict[Any, set[str | 
     return known[node]
 
 
-_KEEP_MULTIPLES = ("ReluBackward0", "MaxPool2DWithIndicesBackward0", "ViewBackward0", "CloneBackward0")
+_KEEP_MULTIPLES = (
+    *("ReluBackward0", "MaxPool2DWithIndicesBackward0", "ViewBackward0", "CloneBackward0", "UnsqueezeBackward0"),
+)
 _CLAMPS = ("ClampBackward0", "ClampBackward1", "ClampMinBackward0", "HardtanhBackward0")
 
 
-def _clamps_at_0_and_1(node: Any) -> bool:
+def _clamps_at_whole_numbers(node: Any) -> bool:
     limits = [getattr(node, f"_saved_{name}", None) for name in ("min", "max", "min_val", "max_val")]
-    return all(limit is None or limit in (0, 1) for limit in limits)
+    return all(limit is None or float(limit).is_integer() for limit in limits)
 
 
 def read_through(node: Any, made: Mapping[Any, LayerCall]) -> tuple[LayerCall, Clip] | None:

@@ -55,7 +55,8 @@ def prepare(
             function; by default the obvious one. `net(...)` returns that tensor.
         tied_norms: plans share the full-precision batch norms' affine parameters, so that full precision is the same
             network without rounding; only statistics are their own.
-        integer_sums: under plans, what residual additions add is rounded to 8 bits of one step, as deployment needs it.
+        integer_sums: under plans, what residual additions and means of images add up is rounded to 8 bits of one step,
+            as deployment in integers needs it.
 
     Returns:
         The network. `print(net.coverage)` shows what is quantised, and why the rest is not.

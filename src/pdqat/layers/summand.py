@@ -1,7 +1,7 @@
-"""Summands: what residual additions add, rounded under a plan to whole numbers of one step.
+"""Summands: what residual additions and means of images add up, rounded under a plan to whole numbers of one step.
 
 A sum of such numbers is a whole number of the same step, which integers and float32 both hold exactly. All summands of
-one stream (additions whose results are added on) share their quantiser, and so the step, a power of two.
+one stream (what flows into the same sums) share their quantiser, and so the step, a power of two.
 """
 
 import copy

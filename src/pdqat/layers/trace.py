@@ -51,8 +51,8 @@ class Trace:
     """Module to torch's functions such as F.linear that it calls on weights itself, outside of any layer; a layer with
     a forward of its own to those on other tensors than its weight and bias."""
     streams: list[frozenset[str]] = field(default_factory=list)
-    """Layers and norms whose outputs are added up, directly or behind ReLU, clip at 0 and 1 or maximum pooling: those
-    of one set add into the same sums. Sums with other terms are left out."""
+    """Layers and norms whose outputs additions and means add up, directly or behind ReLU, clips at whole numbers or
+    maximum pooling: those of one set add into the same sums. Sums with other terms are left out."""
 
     branches: dict[str, Branch] = field(default_factory=dict)
     """By layer that the network can do without, what goes with it."""
@@ -173,7 +173,7 @@ def _traced(
     output = interface.compared(returned)
     result.norm_after = norms_after(calls)
     can_round = {node: call for node, call in made.items() if call.name in layers or call.name in norms}
-    result.streams = streams_of([*ends, output.grad_fn], can_round)
+    result.streams = streams_of([*ends, output.grad_fn], can_round, norms)
     _mark_ends(result, calls, [call for call in calls if call.name not in norms], sources(output.grad_fn, made))
     if not result.hidden:
         returned_nodes = [tensor.grad_fn for tensor in tensors_in(returned)] + [output.grad_fn]

@@ -191,7 +191,7 @@ class _Freezer:
         return self._summand(node, name, norm, through(given, copy.deepcopy(view).eval()))
 
     def _summand(self, node: fx.Node, name: str, module: PrecisionLayer | PrecisionNorm, value: Value) -> Value:
-        """What is added, in whole numbers, if the network was trained to round it."""
+        """What is added up, in whole numbers, if the network was trained to round it."""
         if self._plan.name not in module.sums:
             return value
         quantizer = module.sums[self._plan.name]

@@ -1,5 +1,6 @@
 """What freezing makes of a network, and how its operations belong to the network's layers."""
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
@@ -9,8 +10,15 @@ from torch import Tensor, fx
 
 from pdqat.deployment.integer.assembly import Folded
 from pdqat.deployment.integer.graph import output_names
-from pdqat.deployment.integer.operations import PerChannel, RequantizedProduct
-from pdqat.deployment.integer.sum_operations import RequantizedSum, SumsToCodes
+from pdqat.deployment.integer.operations import (
+    Clip,
+    PerChannel,
+    ProductSums,
+    RealProduct,
+    RequantizedProduct,
+    ToCodes,
+)
+from pdqat.deployment.integer.sum_operations import PooledSums, RequantizedSum, SumsToCodes
 
 Known = TypeVar("Known")
 
@@ -43,6 +51,24 @@ class Frozen:
     """The same for layers and norms whose outputs are added in whole numbers: with the operation that rounds them."""
     biases_off: dict[str, PerChannel]
     """Of layers whose outputs are whole scores, how far their biases in files are from their own."""
+
+    @property
+    def in_integers(self) -> bool:
+        """Whether all is whole numbers between the rounding of the input and the scores, and these are as well."""
+        whole = set[fx.Node]()
+        for node in self.module.graph.nodes:
+            operation = self.module.get_submodule(node.target) if node.op == "call_module" else None
+            keeps = isinstance(operation, Clip | PooledSums) or node.target is operator.add
+            is_whole = (
+                isinstance(operation, ToCodes | ProductSums | RequantizedProduct | RequantizedSum | SumsToCodes)
+                or (isinstance(operation, RealProduct) and operation.scores is not None)
+                or (keeps and whole.issuperset(node.all_input_nodes))
+            )
+            if is_whole:
+                whole.add(node)
+            elif node.op not in ("placeholder", "output"):
+                return False
+        return True
 
     @property
     def outputs(self) -> list[str]:
