@@ -74,7 +74,23 @@ def standard(bits: str, quantizer: str = "uniform") -> Deployable:
     return deployable(trained_like(net, 1))
 
 
-BUILDERS = {"pre-activation": small_preresnet, "standard": small_resnet}
+def bent_preresnet() -> PreResNet:
+    """With a ReLU before its mean, as ResNet-8 has it."""
+    return PreResNet(1, (8, 8, 16), last=nn.ReLU())
+
+
+def own_sequence() -> nn.Sequential:
+    """Whose mean keeps its dimensions, which are flattened."""
+    first = [nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU6(), nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.ReLU6()]
+    return nn.Sequential(*first, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 10))
+
+
+BUILDERS: dict[str, Callable[[], nn.Module]] = {
+    "pre-activation": small_preresnet,
+    "standard": small_resnet,
+    "ReLU before the mean": bent_preresnet,
+    "own": own_sequence,
+}
 
 
 def bytes_of_images(count: int) -> Tensor:

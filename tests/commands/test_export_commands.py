@@ -13,10 +13,12 @@ import pytest
 from command_line import refusal
 from finished_run import finished_run
 from pdqat.cli import main
+from pdqat.config.presets import PRESETS
 from pdqat.deployment import bench, runtimes, verify
 from pdqat.deployment.formats import FORMATS
 from pdqat.deployment.microcontroller import beside
 from pdqat.precision import Precision
+from pdqat.runs.checkpoints import load_checkpoint, save_checkpoint
 from pdqat.runs.exports_file import read_exports
 from pdqat.runs.folder import Run
 from pdqat.runs.plan_file import write_plan
@@ -155,6 +157,41 @@ def test_no_program_of_a_stranger_is_compiled(
     assert complaint in refusal(capsys, "verify", changed, exportable_run)
     assert complaint in refusal(capsys, "bench", changed, "--run", exportable_run)
     assert "give the run that changed was exported from" in refusal(capsys, "bench", changed)
+
+
+@pytest.fixture(scope="module")
+def run_in_integers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("deployable") / "run"
+    return finished_run(folder, **PRESETS["deployable"], model="preresnet8").path
+
+
+@pytest.mark.parametrize("form", ["onnx", "c"])
+def test_a_deployable_resnet_8_is_integers_from_the_image_to_the_scores(
+    form: str, run_in_integers: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(beside, "missing", lambda: "the tools are left out")
+    assert main(["export", str(run_in_integers), "--format", form]) == 0
+    assert "integers from the input to the scores" in capsys.readouterr().out
+    path = run_in_integers / FORMATS[form].file
+    assert main(["verify", str(path), str(run_in_integers), "--json"]) == 0
+    for result in json.loads(capsys.readouterr().out):
+        assert result["passes"]
+        assert result["codes"]["exact"]["count"] > 0
+        certain = ("exact", "real", "edge") if form == "c" else ("exact", "real")  # runtimes may round on an edge
+        assert not any(result["codes"][kind]["different"] for kind in certain)
+    if form == "c":
+        assert "Everything is computed in integers." in (path / "README.md").read_text()
+
+
+def test_a_run_of_before_means_were_rounded_is_refused(
+    run_in_integers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run.open(Path(shutil.copytree(run_in_integers, tmp_path / "run")))
+    checkpoint = load_checkpoint(run.best)
+    del checkpoint["model"]["norm.sums.2-bit.largest"]
+    save_checkpoint(run.best, checkpoint)
+    said = refusal(capsys, "export", run.path)
+    assert "norm.sums.2-bit.largest is not in the state, which was trained without rounding" in said
 
 
 @pytest.mark.slow

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
 
 from deployed_networks import (
     BUILDERS,
@@ -39,6 +41,7 @@ def test_nothing_between_the_image_and_the_scores_is_a_real_number(name: str, bi
     kinds = [type(part) for part in frozen.module.children()]
     assert kinds.count(ToCodes) == kinds.count(RealProduct) == kinds.count(PooledSums) == 1
     assert not set(kinds) & set(IN_REALS)
+    assert frozen.in_integers
     assert verified_reference(deployed, bytes_of_images(40)).passes
 
 
@@ -69,6 +72,47 @@ def test_scores_are_whole_numbers_of_32_bits(bits: str) -> None:
     assert (product.scores.offset.double() * product.scores.step - bias).abs().max() <= 0.5001 * product.scores.step
 
 
+class Ending(nn.Module):
+    """A network that ends in a mean of anything that pdqat keeps in integers."""
+
+    def __init__(self, draw: Any) -> None:
+        super().__init__()
+        width = draw(st.sampled_from([4, 8]))
+        parts: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1), nn.ReLU()]
+        for _ in range(draw(st.integers(0, 2))):
+            parts += [nn.Conv2d(width, width, 3, groups=draw(st.sampled_from([1, width]))), nn.BatchNorm2d(width)]
+            parts += [draw(st.sampled_from([nn.ReLU, nn.ReLU6]))()]
+        ending = {
+            "norm": nn.BatchNorm2d(width),
+            "bent norm": nn.Sequential(nn.BatchNorm2d(width), nn.ReLU()),
+            "clipped": nn.Sequential(nn.BatchNorm2d(width), nn.Hardtanh(0, 1)),
+            "pooled": nn.Sequential(nn.ReLU(), nn.BatchNorm2d(width)),
+            "bent": nn.ReLU6(),
+            "plain": nn.Identity(),
+        }
+        parts += [nn.Conv2d(width, width, 1), ending[draw(st.sampled_from(list(ending)))]]
+        self.body, self.head = nn.Sequential(*parts), nn.Linear(width, 5)
+        self.pools = draw(st.booleans())
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.body(x)
+        x = nn.functional.adaptive_avg_pool2d(x, 1).flatten(1) if self.pools else x.mean((2, 3))
+        scores: Tensor = self.head(x)
+        return scores
+
+
+@settings(max_examples=15)
+@given(st.data(), st.sampled_from(["1", "2", "4", "8", "w2a4"]), st.integers(0, 99))
+def test_whatever_a_mean_adds_up_is_whole(data: st.DataObject, bits: str, seed: int) -> None:
+    torch.manual_seed(seed)
+    model = Ending(data.draw)
+    net = prepare(model, bytes_of_images(8), bits, ends=8, quantizer="normal-bytes", integer_sums=True)
+    deployed = Deployable.of(trained_like(net, seed, draw=torch.rand), None, bytes_of_images(8))
+    assert deployed.frozen.in_integers
+    assert not Model(Program(deployed.frozen.module, deployed.read_example)).footprint.real
+    assert verified_reference(deployed, bytes_of_images(20)).passes
+
+
 @pytest.mark.parametrize(("file", "form"), [("model.onnx", "onnx"), ("model.xml", "openvino"), ("model", "c")])
 @pytest.mark.parametrize("name", BUILDERS)
 def test_files_are_right_in_every_runtime(name: str, file: str, form: str, tmp_path: Path) -> None:
@@ -76,13 +120,16 @@ def test_files_are_right_in_every_runtime(name: str, file: str, form: str, tmp_p
     report = export(deployed.net, tmp_path / file, images, check=labelled(deployed.net, images), format=form)
     assert report.verified
     assert all(result.passes for result in report.verified)
-    assert not report.real_layers
+    assert report.in_integers
+    assert "integers from the input to the scores" in str(report)
+    assert report.footprint is None or not report.footprint.real
 
 
 def test_scales_of_channels_leave_scores_real() -> None:
     torch.manual_seed(0)
     net = prepare(small_resnet(), bytes_of_images(8), 4, ends=8, quantizer="uniform-channel", integer_sums=True)
     deployed = Deployable.of(trained_like(net, 1, draw=torch.rand), None, bytes_of_images(8))
+    assert not deployed.frozen.in_integers
     product, _, _ = operation(deployed, RealProduct)
     assert product.scores is None
     assert verified_reference(deployed, bytes_of_images(20)).passes

@@ -267,6 +267,16 @@ def test_training_moves_the_step_and_state_dict_keeps_it() -> None:
     assert sums(twin, "stem") is sums(twin, "stages.0.0.conv1")
 
 
+def test_a_state_of_plans_without_steps_is_refused() -> None:
+    with pytest.raises(RuntimeError, match=r"sums\.2-bit\.largest is not in the state, which was trained without"):
+        prepared().load_state_dict(prepared(False).state_dict())
+    state = {
+        key: value for key, value in prepared().state_dict().items() if not key.startswith("stages.0.0.conv1.sums")
+    }
+    with pytest.raises(RuntimeError, match=r"stages\.0\.0\.conv1\.sums\.2-bit\.largest is not in the state"):
+        prepared().load_state_dict(state)
+
+
 def test_plain_weights_load_and_come_back() -> None:
     plain = preresnet_small(channels=3)
     net = prepared()

@@ -14,10 +14,12 @@ from torch import Tensor, fx, nn
 from c_folders import SANITIZED, check, require
 from deployed_networks import IMAGE, Own, frozen, images, residual, samples, standard, trained_like
 from pdqat import InputError, Network, prepare
+from pdqat.deployment.formats.c_model import Model
 from pdqat.deployment.formats.c_program import Program
 from pdqat.deployment.formats.c_reference import Ordered
 from pdqat.deployment.integer.layers import in_full_precision
-from pdqat.deployment.integer.operations import RequantizedProduct, ToCodes, ToReal
+from pdqat.deployment.integer.operations import RealProduct, RequantizedProduct, ToCodes, ToReal, WholeScores
+from pdqat.deployment.integer.sum_operations import PooledSums
 
 QUICK = ("1", "2", "4", "w1a2", "w1a4", "w2a1", "w4a1", "w8a1", "w8a2")
 """Of which the integer reference is found quickly."""
@@ -226,6 +228,25 @@ def test_sums_that_32_bits_can_not_hold_are_refused() -> None:
     modules = {"codes": ToCodes(1.0, 1.0, 0, 255, False), "product": product, "layer": ToReal(1.0)}
     with pytest.raises(InputError, match="product: sums of so many products can exceed 32 bits"):
         Program(fx.GraphModule(modules, graph), (torch.zeros(2, 70_000),))
+
+
+def test_real_numbers_that_are_never_stored_are_told_too() -> None:
+    graph = fx.Graph()
+    made = graph.placeholder("x")
+    for name in ("codes", "mean", "real", "again", "layer"):
+        made = graph.call_module(name, (made,))
+    graph.output(made)
+    weight, scores = torch.ones(2, 3, dtype=torch.int8), WholeScores(0, torch.zeros(2, dtype=torch.int32), 1.0)
+    modules = {
+        "codes": ToCodes(255.0, 1.0, 0, 255, False),
+        "mean": PooledSums((2, 3), False, 16),
+        "real": ToReal(1 / 16),
+        "again": ToCodes(1.0, 1.0, 0, 255, False),
+        "layer": RealProduct(weight, {}, True, torch.ones(2), torch.zeros(2), scores),
+    }
+    real = Model(Program(fx.GraphModule(modules, graph), (torch.zeros(2, 3, 4, 4),))).footprint.real
+    assert len(real) == 1
+    assert "of real numbers" in real[0]
 
 
 @pytest.mark.slow

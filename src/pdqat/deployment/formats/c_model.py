@@ -5,6 +5,7 @@ from pdqat.deployment.formats.c_arena import Buffer, least_words, place
 from pdqat.deployment.formats.c_functions import step_function
 from pdqat.deployment.formats.c_kernels import kernels_for, source
 from pdqat.deployment.formats.c_program import Program
+from pdqat.deployment.formats.c_rows import IN_REALS
 from pdqat.deployment.formats.c_steps import EACH_PIXEL, SUM_PIXELS, Step
 from pdqat.deployment.formats.c_tensors import PLANES, REAL, WORD, WORD_BYTES, Stored
 
@@ -71,8 +72,9 @@ int model_run(const model_input_t *input_numbers, model_score_t *score_numbers)
 
 
 def is_real(step: Step) -> bool:
-    """Whether it reads or makes real numbers."""
-    return any(tensor.kind == REAL for tensor in (*step.reads, step.writes)) or step.kernel == "convolve_real"
+    """Whether it reads or makes real numbers, or has some on the way."""
+    stored = any(tensor.kind == REAL for tensor in (*step.reads, step.writes))
+    return stored or step.kernel == "convolve_real" or any(row.kernel in IN_REALS for row in step.rows)
 
 
 class Model:

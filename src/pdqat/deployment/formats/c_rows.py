@@ -14,6 +14,9 @@ from pdqat.deployment.formats.c_text import real, structure, table
 
 SIZES = {"int8_t": 1, "uint8_t": 1, "int32_t": 4, "int64_t": 8, "float": 4}
 
+IN_REALS = ("add_reals", "as_real", "clip_reals", "row_to_codes", "row_to_real", "scale_row")
+"""Kernels that read or make real numbers."""
+
 
 @dataclass(frozen=True)
 class RowOperation:

@@ -22,6 +22,7 @@ from pdqat.deployment.integer.graph import (
     function_of_numbers,
     global_mean,
     is_addition,
+    is_flattened,
     is_without_effect,
 )
 from pdqat.deployment.integer.layers import convolution, is_transposed, layer_or_norm, plain_layer
@@ -96,7 +97,7 @@ class _Freezer:
             return through(self._value(node, 0), function)
         if is_addition(node):
             return self._addition(node)
-        return self._pooled(node) or self._as_it_is(node)
+        return self._pooled(node) or self._flattened(node) or self._as_it_is(node)
 
     def _value(self, node: fx.Node, index: int) -> Value:
         given = node.args[index] if len(node.args) > index else node.kwargs["input"]
@@ -216,7 +217,18 @@ class _Freezer:
     def _pooled(self, node: fx.Node) -> Value | None:
         """The mean of an image in whole numbers, if that is what the image is; norms apply to the mean as well."""
         pooling = global_mean(node, self._modules)
-        return None if pooling is None else self._made.pooled(self._value(node, 0), *pooling)
+        if pooling is None:
+            return None
+        keepdim, sizes = pooling
+        return self._made.pooled(self._value(node, 0), keepdim and not is_flattened(node, self._modules), sizes)
+
+    def _flattened(self, node: fx.Node) -> Value | None:
+        """Such a mean as one row a sample, which it has been made as."""
+        mean = node.args[0] if node.args else None
+        if not isinstance(mean, fx.Node) or global_mean(mean, self._modules) is None:
+            return None
+        value: Value = self._values[mean]
+        return value if is_flattened(mean, self._modules) and not isinstance(value, Real) else None
 
     def _as_it_is(self, node: fx.Node) -> Real:
         """Any other function, on real numbers."""

@@ -107,6 +107,18 @@ def global_mean(node: fx.Node, modules: Mapping[str, nn.Module]) -> tuple[bool, 
     return (keepdim, sizes) if whole else None
 
 
+def is_flattened(mean: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
+    """Whether all that reads a mean over the whole image takes it as one row a sample."""
+
+    def flattens(user: fx.Node) -> bool:
+        if user.op == "call_module":
+            return isinstance(modules[str(user.target)], nn.Flatten)
+        return user.op != "output" and function_name(user) in ("flatten", "reshape", "squeeze", "view")
+
+    row = mean.meta[SHAPE][:2]
+    return bool(mean.users) and all(flattens(user) and user.meta.get(SHAPE) == row for user in mean.users)
+
+
 def _is_one(size: Any) -> bool:
     return size == 1 or (isinstance(size, tuple | list) and all(each == 1 for each in size))
 
