@@ -1,5 +1,6 @@
 """QONNX files, run by ONNX Runtime with functions for their Quant nodes, against the simulated model."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,16 @@ from hypothesis import strategies as st
 from onnx import numpy_helper
 from torch import Tensor, nn
 
-from deployed_networks import Own, images, labelled, simulated, small_preresnet, small_resnet, trained_like
+from deployed_networks import (
+    Own,
+    bent_preresnet,
+    images,
+    labelled,
+    simulated,
+    small_preresnet,
+    small_resnet,
+    trained_like,
+)
 from pdqat import Network, prepare
 from pdqat.deployment.deployable import Deployable
 from pdqat.deployment.export import export
@@ -57,9 +67,12 @@ def check_outputs(net: Network, folder: Path, x: Tensor) -> None:
 
 @pytest.mark.parametrize("quantizer", ["dorefa", "dorefa-int8"])
 @pytest.mark.parametrize("bits", ["1", "2", "4", "8", "w2a4"])
-def test_residual_networks_with_integer_sums(tmp_path: Path, bits: str, quantizer: str) -> None:
+@pytest.mark.parametrize("build", [small_preresnet, bent_preresnet])
+def test_residual_networks_with_integer_sums(
+    tmp_path: Path, build: Callable[[], nn.Module], bits: str, quantizer: str
+) -> None:
     torch.manual_seed(0)
-    net = prepare(small_preresnet(), images(), bits, quantizer=quantizer, integer_sums=True)
+    net = prepare(build(), images(), bits, quantizer=quantizer, integer_sums=True)
     check_outputs(trained_like(net, 1), tmp_path, images(40))
 
 

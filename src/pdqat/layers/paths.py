@@ -92,12 +92,15 @@ def streams_of(ends: list[Any], made: Mapping[Any, LayerCall], norms: Collection
         seen.add(node)
         if node not in made or node in ends:
             nodes.extend(parent for parent, _ in node.next_functions)
-        added = _before_norms(node.next_functions[0][0], made, norms) if _is_mean_of_image(node) else node
-        if added is not node or type(node).__name__ == "AddBackward0":
-            terms = _terms(added, made, known)
-            apart = [stream for stream in streams if not stream & (terms - {None})]
-            joined = [stream for stream in streams if stream & (terms - {None})]
-            streams = [*apart, terms.union(*joined)]
+        if type(node).__name__ == "AddBackward0":
+            terms = _terms(node, made, known)
+        elif _is_mean_of_image(node):
+            terms = _terms(_before_norms(node.next_functions[0][0], made, norms), made, known)
+        else:
+            continue
+        apart = [stream for stream in streams if not stream & (terms - {None})]
+        joined = [stream for stream in streams if stream & (terms - {None})]
+        streams = [*apart, terms.union(*joined)]
     return [frozenset(name for name in stream if name is not None) for stream in streams if None not in stream]
 
 
