@@ -2,11 +2,12 @@
 
     python benchmarks/c_compilers.py RUN     exports RUN as C, which verifies it code by code, then compares compilers
 
-The export compares every code and score of all test images with the integer reference, as compiled by cc -O3. Every
-other build (gcc and clang, -O0, -O3, -O3 -march=native, and with the address and undefined-behaviour sanitizers) then
-has to give the same 64-bit sums of every image: one of all its codes, with their layers and places, and its scores. A
-build is told as soon as it is finished, and its sums are kept in RUN/c-sums under the hash of what was compiled: a run
-that was stopped goes on with the next build. The numbers go to results/c_compilers.json.
+The export compares every code of the first test images with the integer reference, as compiled by cc -O3, and what all
+of them are taken for with the simulated model. Every other build (gcc and clang, -O0, -O3, -O3 -march=native, and with
+the address and undefined-behaviour sanitizers) then has to give the same 64-bit sums of every image: one of all its
+codes, with their layers and places, and its scores. A build is told as soon as it is finished, and its sums are kept in
+RUN/c-sums under the hash of what was compiled: a run that was stopped goes on with the next build. The numbers go to
+results/c_compilers.json.
 """
 
 import argparse
