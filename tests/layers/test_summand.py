@@ -97,6 +97,13 @@ class Mean(nn.Module):
         return x.mean(self.dims, self.keepdim)
 
 
+class ByChannel(nn.Module):
+    """A clip whose limits are a tensor."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.clamp(min=torch.ones(3, 1, 1))
+
+
 MEANS: dict[str, tuple[dict[str, nn.Module], str | None]] = {
     "norm and ReLU": ({"norm": nn.BatchNorm2d(3), "relu": nn.ReLU(), "mean": Mean(2, 3)}, "norm"),
     "norm and ReLU6": ({"norm": nn.BatchNorm2d(3), "relu": nn.ReLU6(), "mean": Mean(-1, -2, keepdim=True)}, "norm"),
@@ -105,6 +112,7 @@ MEANS: dict[str, tuple[dict[str, nn.Module], str | None]] = {
     "a norm, which may be applied behind the mean": ({"norm": nn.BatchNorm2d(3), "mean": Mean(2, 3)}, "conv"),
     "a function that leaves the grid": ({"norm": nn.BatchNorm2d(3), "tanh": nn.Tanh(), "mean": Mean(2, 3)}, None),
     "a clip that leaves the grid": ({"clip": nn.Hardtanh(0, 0.3), "mean": Mean(2, 3)}, None),
+    "a clip at a number for each channel": ({"clip": ByChannel(), "mean": Mean(2, 3)}, None),
     "rows alone": ({"mean": Mean(2)}, None),
     "channels too": ({"mean": Mean(1, 2, 3, keepdim=True)}, None),
     "an average of parts": ({"mean": nn.AvgPool2d(2)}, None),

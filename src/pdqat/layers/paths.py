@@ -142,7 +142,7 @@ _CLAMPS = ("ClampBackward0", "ClampBackward1", "ClampMinBackward0", "HardtanhBac
 
 def _clamps_at_whole_numbers(node: Any) -> bool:
     limits = [getattr(node, f"_saved_{name}", None) for name in ("min", "max", "min_val", "max_val")]
-    return all(limit is None or float(limit).is_integer() for limit in limits)
+    return all(limit is None or (isinstance(limit, int | float) and limit % 1 == 0) for limit in limits)
 
 
 def read_through(node: Any, made: Mapping[Any, LayerCall]) -> tuple[LayerCall, Clip] | None:
