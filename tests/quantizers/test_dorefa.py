@@ -98,6 +98,38 @@ def test_straight_through_activations_have_the_gradient_of_clipping() -> None:
     assert gradient_of(DoReFaActivation().straight_through(activations, 2), activations, upstream) == [0, 2, 3, 4, 5, 0]
 
 
+@pytest.mark.parametrize(
+    ("bits", "expected"),
+    [
+        # 1 bit: 1 - |a - 1/2|, so a = -0.6, -0.25, 0, 0.5, 0.9, 1.4 has
+        (1, [0, 0.25, 0.5, 1, 0.6, 0.1]),
+        # 2 bits: half a step is 1/6. a = 0 and 1 are in the middle of the fall, 0.9 is 0.4 of the way down
+        (2, [0, 0, 0.5, 1, 0.8, 0]),
+    ],
+)
+def test_gradient_of_gradual_clipping_by_hand(bits: int, expected: list[float]) -> None:
+    activations = torch.tensor([-0.6, -0.25, 0.0, 0.5, 0.9, 1.4], dtype=torch.float64, requires_grad=True)
+    outputs = DoReFaActivation(gradual=True).straight_through(activations, bits)
+    assert gradient_of(outputs, activations, torch.ones_like(activations)) == pytest.approx(expected)
+
+
+@given(st.integers(1, 8), st.floats(-2, 3))
+def test_gradual_clipping_is_the_mean_of_clipping_within_half_a_step(bits: int, activation: float) -> None:
+    half_step, count = 0.5 / (2**bits - 1), 4000
+    moves = (torch.arange(count, dtype=torch.float64) + 0.5) / count * 2 - 1
+    mean = (activation + half_step * moves).clamp(0, 1).mean()
+    given_one = torch.tensor(activation, dtype=torch.float64)
+    torch.testing.assert_close(DoReFaActivation(gradual=True).surrogate(given_one, bits), mean, atol=1e-6, rtol=0)
+
+
+@given(st.integers(1, 8), st.integers(0, 99))
+def test_gradual_clipping_changes_no_value(bits: int, seed: int) -> None:
+    tensor = 2 * torch.randn(5, 7, generator=torch.Generator().manual_seed(seed))
+    gradual, plain = DoReFaActivation(gradual=True), DoReFaActivation()
+    assert gradual.straight_through(tensor, bits).equal(plain.straight_through(tensor, bits))
+    assert gradual.full(tensor).equal(plain.full(tensor))
+
+
 @given(st.integers(1, 8), st.integers(0, 99), st.sampled_from([64, 127]))
 def test_signed_bytes_differ_from_dorefa_at_8_bits_only(bits: int, seed: int, largest: int) -> None:
     weight = torch.randn(5, 7, generator=torch.Generator().manual_seed(seed))

@@ -30,6 +30,7 @@ QUANTIZERS: dict[str, Callable[[], Quantizer]] = {
     "dorefa weight": DoReFaWeight,
     "dorefa weight unscaled": partial(DoReFaWeight, scaled=False),
     "dorefa activation": DoReFaActivation,
+    "gradual activation": partial(DoReFaActivation, gradual=True),
     "normal weight per channel": NormalWeight,
     "dorefa byte activation": DoReFaByteActivation,
     "uniform weight": UniformWeight,
@@ -38,7 +39,10 @@ QUANTIZERS: dict[str, Callable[[], Quantizer]] = {
     "lsq weight": partial(LSQ, signed=True),
     "lsq activation": partial(LSQ, signed=False),
 }
-REPEATABLE = ["dorefa activation", "dorefa byte activation", "uniform activation", "lsq weight", "lsq activation"]
+REPEATABLE = [
+    *("dorefa activation", "gradual activation", "dorefa byte activation", "uniform activation"),
+    *("lsq weight", "lsq activation"),
+]
 every_quantizer = pytest.mark.parametrize("name", QUANTIZERS)
 bit_widths = st.integers(1, 8)
 

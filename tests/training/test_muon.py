@@ -19,7 +19,7 @@ from own_problem import fitted, own_problem
 from pdqat import TaskProblem, prepare
 from pdqat.errors import InputError
 from pdqat.runs.folder import Run
-from pdqat.training.muon import ANGLE, ITERATIONS, MOMENTUM, Muon, muon_for, orthogonal
+from pdqat.training.muon import ITERATIONS, MOMENTUM, Muon, muon_for, orthogonal
 from same_run import assert_same_run, differences
 
 
@@ -65,7 +65,7 @@ def test_two_steps_are_those_of_the_equation() -> None:
     for gradient in gradients:
         momentum = MOMENTUM * momentum + gradient.flatten(1)
         direction = of_singular_values(gradient.flatten(1) + MOMENTUM * momentum)
-        moved = expected - 0.02 * ANGLE * expected.norm() / direction.norm() * direction
+        moved = expected - 0.02 * expected.norm() / direction.norm() * direction
         expected = moved * expected.norm() / moved.norm()
     torch.testing.assert_close(
         stepped(weight, gradients, 0.02).flatten(1).double(), expected, atol=1e-4, rtol=0, check_dtype=False
@@ -73,10 +73,10 @@ def test_two_steps_are_those_of_the_equation() -> None:
 
 
 def test_a_step_across_a_weight_turns_it_by_the_angle_of_the_rate() -> None:
-    """A weight of one row and a gradient at right angles to it: the tangent of the angle is ANGLE x lr."""
+    """A weight of one row and a gradient at right angles to it: the tangent of the angle is lr."""
     weight, gradient = torch.tensor([[2.0, 0.0]]), torch.tensor([[0.0, 5.0]])
     turned = stepped(weight, [gradient], 0.1)
-    angle = math.atan(ANGLE * 0.1)
+    angle = math.atan(0.1)
     torch.testing.assert_close(turned, 2 * torch.tensor([[math.cos(angle), -math.sin(angle)]]))
 
 

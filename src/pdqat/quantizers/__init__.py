@@ -49,9 +49,10 @@ SCHEMES = {
     "dorefa-int8": Scheme(partial(DoReFaWeight, largest_byte=SIGNED_BYTE), DoReFaActivation),
     "dorefa-bytes": Scheme(partial(DoReFaWeight, largest_byte=HALF_BYTE), DoReFaByteActivation),
     "dorefa-lsq": Scheme(DoReFaWeight, partial(LSQ, signed=False)),
-    "normal": Scheme(NormalWeight, DoReFaActivation),
+    "normal": Scheme(NormalWeight, partial(DoReFaActivation, gradual=True)),
     "normal-bytes": Scheme(
-        partial(NormalWeight, largest_byte=HALF_BYTE, one_scale_of_bytes=True), DoReFaByteActivation
+        partial(NormalWeight, largest_byte=HALF_BYTE, one_scale_of_bytes=True),
+        partial(DoReFaByteActivation, gradual=True),
     ),
     "uniform": Scheme(UniformWeight, UniformActivation),
     "uniform-channel": Scheme(partial(UniformWeight, per_channel=True), UniformActivation),

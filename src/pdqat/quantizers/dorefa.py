@@ -55,7 +55,20 @@ class DoReFaWeight(Quantizer):
 
 
 class DoReFaActivation(Quantizer):
-    """Activations clipped to [0, 1], on i / (2^k - 1)."""
+    """Activations clipped to [0, 1], on i / (2^k - 1).
+
+    Args:
+        gradual: whether clipping is felt gradually. The gradient of an activation then falls from 1 to 0 in a line, from
+            half a step inside of an end to half a step outside: what clipping does to it on average, if it moves by up
+            to half a step. DoReFa's ends at once, so that a channel whose activations are all outside has none.
+
+    >>> DoReFaActivation(gradual=True).straight_through(torch.tensor([-0.1, 0.4, 0.6]), 1).tolist()
+    [0.0, 0.0, 1.0]
+    """
+
+    def __init__(self, gradual: bool = False) -> None:
+        super().__init__()
+        self.gradual = gradual
 
     def full(self, tensor: Tensor) -> Tensor:
         """clip(a, 0, 1)."""
@@ -69,7 +82,10 @@ class DoReFaActivation(Quantizer):
 
     def surrogate(self, tensor: Tensor, bits: int) -> Tensor:
         """Rounding is passed over, clipping is not."""
-        return self.full(tensor)
+        if not self.gradual:
+            return self.full(tensor)
+        half_step = 0.5 / (2**bits - 1)
+        return _gradual_ramp(tensor, half_step) - _gradual_ramp(tensor - 1, half_step)
 
 
 class DoReFaByteActivation(Quantizer):
@@ -88,9 +104,9 @@ class DoReFaByteActivation(Quantizer):
     largest: Tensor
     signed: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, gradual: bool = False) -> None:
         super().__init__()
-        self.unsigned = DoReFaActivation()
+        self.unsigned = DoReFaActivation(gradual)
         self.register_buffer("largest", torch.ones(()))
         self.register_buffer("signed", torch.zeros((), dtype=torch.bool))
 
@@ -134,6 +150,12 @@ class DoReFaByteActivation(Quantizer):
 
     def _scale(self, tensor: Tensor) -> Tensor:
         return (self.largest / 127).clamp_min(torch.finfo(torch.float32).tiny).to(tensor.dtype)
+
+
+def _gradual_ramp(tensor: Tensor, reach: float) -> Tensor:
+    """max(t + u, 0), its mean over u from -reach to reach."""
+    near = tensor.clamp(-reach, reach)
+    return (near + reach).square() / (4 * reach) + (tensor - near).clamp_min(0)
 
 
 def _largest(squashed: Tensor) -> Tensor:

@@ -27,8 +27,6 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 ITERATIONS = 5
 SMALLEST = 1e-30
 """Of a norm that is divided by."""
-ANGLE = 3.0
-"""The angle of a step over the learning rate, which is also Adam's for all else."""
 
 
 class Muon(torch.optim.Adam):
@@ -80,7 +78,7 @@ class Muon(torch.optim.Adam):
         ahead = (gradient + MOMENTUM * momentum).flatten(1)
         direction = orthogonal(ahead).view(parameter.shape)
         size = parameter.norm().clamp_min(rate * len(parameter) ** 0.5)  # so that a weight of zeros can begin
-        parameter.sub_(direction * (ANGLE * rate * size / direction.norm().clamp_min(SMALLEST)))
+        parameter.sub_(direction * (rate * size / direction.norm().clamp_min(SMALLEST)))
         parameter.mul_(size / parameter.norm().clamp_min(SMALLEST))
 
 
