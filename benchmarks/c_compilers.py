@@ -1,9 +1,9 @@
 """Whether a C folder computes the same under every compiler, on all test images.
 
-    python benchmarks/c_compilers.py RUN     exports RUN as C, which verifies it code by code, then compares compilers
+    python benchmarks/c_compilers.py RUN     exports RUN as C, verifies it code by code, then compares compilers
 
-The export compares every code of the first test images with the integer reference, as compiled by cc -O3, and what all
-of them are taken for with the simulated model. Every other build (gcc and clang, -O0, -O3, -O3 -march=native, and with
+Every code of all test images is compared with the integer reference, as compiled by cc -O3, and what they are taken for
+with the simulated model. Every other build (gcc and clang, -O0, -O3, -O3 -march=native, and with
 the address and undefined-behaviour sanitizers) then has to give the same 64-bit sums of every image: one of all its
 codes, with their layers and places, and its scores. A build is told as soon as it is finished, and its sums are kept in
 RUN/c-sums under the hash of what was compiled: a run that was stopped goes on with the next build. The numbers go to
@@ -15,6 +15,7 @@ import hashlib
 import json
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ import torch
 from measure import RESULTS, commit, machine, write
 
 from pdqat.config.trained import Trained
-from pdqat.deployment.export import export
+from pdqat.deployment.export import export, verify_file
 from pdqat.disk import write_atomically
 
 NAME = "c_compilers"
@@ -88,13 +89,17 @@ def verified(trained: Trained, folder: Path, kept: Path) -> dict[str, Any]:
     assert trained.loaders.test is not None
     found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
     if not model.exists() or found.get("model") != digest(model.read_bytes()):
-        report = export(trained.problem.net, folder, trained.example, check=trained.loaders.test, format="c")
-        (result,) = report.verified
-        print(report, flush=True)
+        net, example, check = trained.problem.net, trained.example, trained.loaders.test
+        print(export(net, folder, example, check=check, format="c"), flush=True)
+        (result,) = verify_file(net, None, folder, example, check, close=samples_of(check))
         found = {"commit": commit(), "machine": machine(), "model": digest(model.read_bytes())}
         found |= {"images": result.images, "codes": asdict(result.codes), "accuracy": result.accuracy}
         write_atomically(kept, (json.dumps(found, indent=1) + "\n").encode())
     return found
+
+
+def samples_of(batches: Iterable[Any]) -> int:
+    return sum(len(images) for images, _ in batches)
 
 
 def kept_sums(folder: Path, compiler: str, flags: str, images: bytes, kept: Path) -> str:

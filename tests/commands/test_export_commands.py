@@ -77,6 +77,24 @@ def test_a_format_has_a_name_of_its_own_in_the_run_folder(exportable_run: Path) 
     path.unlink()
 
 
+def test_verify_looks_as_closely_as_it_is_told(
+    exportable_run: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    counts = []
+    for number in ("1", "3"):
+        assert main(["verify", str(file), str(exportable_run), "--close", number, "--json"]) == 0
+        (entry, *_) = json.loads(capsys.readouterr().out)
+        counts.append(sum(entry["codes"][kind]["count"] for kind in ("exact", "edge", "real")))
+    assert counts[1] == 3 * counts[0] > 0
+
+
+def test_verify_refuses_to_look_at_no_image(
+    exportable_run: Path, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = refusal(capsys, "verify", file, exportable_run, "--close", "0")
+    assert "--close: a whole number above 0 is needed, not '0'" in said
+
+
 def test_verify_prints_numbers(exportable_run: Path, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main(["verify", str(file), str(exportable_run), "--json"]) == 0

@@ -19,7 +19,8 @@ def run(options: argparse.Namespace) -> None:
     with console.status("opening the run") as status:
         trained = open_trained(options, options.run, "verify")
         net, example = trained.problem.net, trained.example
-        verified = verify_file(net, None, options.file, example, test_batches(trained), status.update)
+        check = test_batches(trained)
+        verified = verify_file(net, None, options.file, example, check, status.update, options.close)
     if options.plan is None:
         note_verified(trained.run, options.file, verified)
     if options.json:

@@ -108,12 +108,16 @@ def verify_file(
     example: Any,
     check: Batches,
     tell: Tell = say_nothing,
+    close: int | None = None,
 ) -> list[Verified]:
-    """A file that was exported from the network, in every installed runtime that reads its format."""
+    """A file that was exported from the network, in every installed runtime that reads its format.
+
+    Every code of the first `close` images is compared, of 500 if that is None, and what all of them are taken for.
+    """
     path = Path(path)
     form = format_of(path)
     tell("folding the network into integers")
-    return _verified(Deployable.of(net, plan, example), path, form, check, tell)
+    return _verified(Deployable.of(net, plan, example), path, form, check, tell, close)
 
 
 def write_float(net: Network, path: str | Path, example: Any) -> None:
@@ -149,11 +153,13 @@ def _write_file(
         return size, footprint, verified
 
 
-def _verified(model: Deployable, path: Path, form: Format, check: Batches, tell: Tell) -> list[Verified]:
+def _verified(
+    model: Deployable, path: Path, form: Format, check: Batches, tell: Tell, close: int | None = None
+) -> list[Verified]:
     with ExitStack() as stack:
         opened = form.open(model, path, stack)
         tell(f"verifying in {' and '.join(file.runtime for file in opened)}")
-        return verify(model, opened, check)
+        return verify(model, opened, check, close)
 
 
 def _move(unverified: Path, path: Path, form: Format) -> None:

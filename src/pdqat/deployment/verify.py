@@ -40,7 +40,7 @@ from pdqat.errors import InputError
 Outputs = Mapping[str, Tensor]
 """By name; one is called `output`."""
 CLOSE_IMAGES = 500
-"""So many images, the first ones, are looked at closely."""
+"""So many images, the first ones, are looked at closely unless told otherwise."""
 AT_ONCE = 50
 """So many at a time, whose numbers are kept of all layers."""
 
@@ -98,19 +98,22 @@ class Verified:
 
 
 @torch.no_grad()
-def verify(model: Deployable, opened: Sequence[Opened], batches: Iterable[tuple[Any, Any]]) -> list[Verified]:
-    """Run files in their runtimes, in one pass over the batches."""
+def verify(
+    model: Deployable, opened: Sequence[Opened], batches: Iterable[tuple[Any, Any]], close: int | None = None
+) -> list[Verified]:
+    """Run files in their runtimes, in one pass over the batches; look closely at the first `close` images."""
+    wanted = CLOSE_IMAGES if close is None else close
     tallies = [_Tally(model, file) for file in opened]
     agreement = LayerAgreement(model) if any(file.in_integers for file in opened) else None
     count = 0
     for inputs, target in pairs(batches):
         samples = model.samples(inputs)
         simulated = model.simulated_outputs(samples.inputs)
-        close = max(0, min(len(samples), CLOSE_IMAGES - count))
+        left = max(0, min(len(samples), wanted - count))
         for tally in tallies:
-            tally.add(samples, target, simulated, close)
+            tally.add(samples, target, simulated, left)
         if agreement is not None:
-            for some in samples.rows(slice(close)).split(AT_ONCE):
+            for some in samples.rows(slice(left)).split(AT_ONCE):
                 agreement.add(some.inputs)
         count += len(samples)
     if not count:

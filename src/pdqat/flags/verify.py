@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pdqat.flags.arguments import add_own_code, path
+from pdqat.flags.arguments import add_own_code, count, path
 
 
 def add_command(commands: Any) -> None:
@@ -21,5 +21,11 @@ def add_command(commands: Any) -> None:
     )
     parser.add_argument("run", type=path, metavar="RUN", help="run folder")
     parser.add_argument("--plan", type=path, metavar="PLAN", help="the plan that it was exported with")
+    parser.add_argument(
+        "--close",
+        type=count,
+        metavar="N",
+        help="compare every code of the first N test images (default: 500); choices are compared for all",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_own_code(parser)

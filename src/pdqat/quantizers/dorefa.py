@@ -58,9 +58,9 @@ class DoReFaActivation(Quantizer):
     """Activations clipped to [0, 1], on i / (2^k - 1).
 
     Args:
-        gradual: whether clipping is felt gradually. The gradient of an activation then falls from 1 to 0 in a line, from
-            half a step inside of an end to half a step outside: what clipping does to it on average, if it moves by up
-            to half a step. DoReFa's ends at once, so that a channel whose activations are all outside has none.
+        gradual: whether clipping is felt gradually. The gradient of an activation then falls from 1 to 0 in a line,
+            from half a step inside of an end to half a step outside: what clipping does to it on average, if it moves
+            by up to half a step. DoReFa's ends at once, so that a channel just outside of the range has none.
 
     >>> DoReFaActivation(gradual=True).straight_through(torch.tensor([-0.1, 0.4, 0.6]), 1).tolist()
     [0.0, 0.0, 1.0]
