@@ -129,6 +129,43 @@ def test_what_a_mean_of_an_image_adds_up_is_a_stream(case: str) -> None:
     assert streams(model, example()) == (set() if stream is None else {frozenset({stream})})
 
 
+class AlsoRead(nn.Module):
+    """A mean whose terms something else reads too."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.conv, self.norm, self.head = nn.Conv2d(3, 3, 3), nn.BatchNorm2d(3), nn.Linear(3, 2)
+        self.how = how
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.norm(self.conv(x))
+        match self.how:
+            case "squeeze and excitation":
+                y = y * y.relu().mean((2, 3), keepdim=True).sigmoid()
+                y = y.amax((2, 3))
+            case "a layer norm by hand":
+                y = (y - y.mean((-1, -2), keepdim=True)).amax((2, 3))
+            case "a mean over everything":
+                y = (y * y.mean(dim=None)).amax((2, 3))
+        z: Tensor = self.head(y)
+        return z
+
+
+@pytest.mark.parametrize("how", ["squeeze and excitation", "a layer norm by hand", "a mean over everything"])
+def test_a_mean_of_what_something_else_reads_too_is_left_alone(how: str) -> None:
+    assert streams(AlsoRead(how), example()) == set()
+
+
+def test_a_norm_that_an_addition_reads_too_is_not_looked_through() -> None:
+    class Both(AlsoRead):
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.norm(self.conv(x))
+            z: Tensor = self.head(y.mean((2, 3))) + self.head((y + y).amax((2, 3)))
+            return z
+
+    assert streams(Both(""), example()) == {frozenset({"norm"}), frozenset({"head"})}
+
+
 def test_a_mean_in_one_dimension_counts_too() -> None:
     model = nn.Sequential(nn.Conv1d(3, 3, 3), nn.ReLU(), nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(3, 2))
     assert streams(model, example()[:, :, 0]) == {frozenset({"0"})}

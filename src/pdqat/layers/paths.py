@@ -1,7 +1,7 @@
 """Ways through autograd's graph: from which layers and norms a tensor was made, and how."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,25 +79,34 @@ def is_sum(node: Any) -> bool:
 def streams_of(ends: list[Any], made: Mapping[Any, LayerCall], norms: Collection[str]) -> list[frozenset[str]]:
     """The names behind every addition and every mean of an image, those that flow together in one set.
 
-    A norm in front of a mean may as well be applied behind it, so what counts there is what the norm reads. Sets that
-    have unknown terms are left out.
+    A norm in front of a mean may as well be applied behind it, so what counts there is what the norm reads. A mean of
+    what something else reads too is left alone, and so are sets that have unknown terms.
     """
-    streams: list[set[str | None]] = []
-    known: dict[Any, set[str | None]] = {}
+    readers = Counter(call.given for call in set(made.values()))
+    adding: list[Any] = []
     nodes, seen = list(ends), set()
     while nodes:
         node = nodes.pop()
         if node is None or node in seen:
             continue
         seen.add(node)
+        parents = [parent for parent, _ in node.next_functions]
+        if node not in made:
+            readers.update(parents)
         if node not in made or node in ends:
-            nodes.extend(parent for parent, _ in node.next_functions)
+            nodes.extend(parents)
+        if type(node).__name__ == "AddBackward0" or _is_mean_of_image(node):
+            adding.append(node)
+    streams: list[set[str | None]] = []
+    known: dict[Any, set[str | None]] = {}
+    for node in adding:
         if type(node).__name__ == "AddBackward0":
             terms = _terms(node, made, known)
-        elif _is_mean_of_image(node):
-            terms = _terms(_before_norms(node.next_functions[0][0], made, norms), made, known)
         else:
-            continue
+            averaged = node.next_functions[0][0]
+            if not _has_one_reader(averaged, readers, made):
+                continue
+            terms = _terms(_before_norms(averaged, made, norms), made, known)
         apart = [stream for stream in streams if not stream & (terms - {None})]
         joined = [stream for stream in streams if stream & (terms - {None})]
         streams = [*apart, terms.union(*joined)]
@@ -106,11 +115,18 @@ def streams_of(ends: list[Any], made: Mapping[Any, LayerCall], norms: Collection
 
 def _is_mean_of_image(node: Any) -> bool:
     """Whether a node takes the mean over all dimensions behind samples and channels."""
-    if type(node).__name__ != "MeanBackward1":
+    if type(node).__name__ != "MeanBackward1" or node._saved_dim is None:
         return False
     count = len(node._saved_self_sym_sizes)
     signed = (dim - 2**64 if dim >= 2**63 else dim for dim in node._saved_dim)  # torch shows -1 as the largest number
     return count > 2 and {dim % count for dim in signed} == set(range(2, count))
+
+
+def _has_one_reader(node: Any, readers: Mapping[Any, int], made: Mapping[Any, LayerCall]) -> bool:
+    """Whether one function alone reads this tensor, and so on back to what made it."""
+    while readers[node] == 1 and node not in made and len(node.next_functions) == 1:
+        node = node.next_functions[0][0]
+    return readers[node] == 1
 
 
 def _before_norms(node: Any, made: Mapping[Any, LayerCall], norms: Collection[str]) -> Any:
@@ -134,9 +150,13 @@ def _terms(node: Any, made: Mapping[Any, LayerCall], known: dict[Any, set[str | 
     return known[node]
 
 
-_KEEP_MULTIPLES = (
-    *("ReluBackward0", "MaxPool2DWithIndicesBackward0", "ViewBackward0", "CloneBackward0", "UnsqueezeBackward0"),
-)
+_KEEP_MULTIPLES = {
+    "CloneBackward0",
+    "MaxPool2DWithIndicesBackward0",
+    "ReluBackward0",
+    "UnsqueezeBackward0",
+    "ViewBackward0",
+}
 _CLAMPS = ("ClampBackward0", "ClampBackward1", "ClampMinBackward0", "HardtanhBackward0")
 
 
