@@ -84,16 +84,19 @@ def version(compiler: str) -> str:
 
 
 def verified(trained: Trained, folder: Path, kept: Path) -> dict[str, Any]:
-    """What the export found, when the folder as it stands was verified before or else now."""
-    model = folder / "model.c"
-    assert trained.loaders.test is not None
+    """What was found of all images, when the folder as it stands was verified before or else now."""
+    model, check = folder / "model.c", trained.loaders.test
+    assert check is not None
+    images = samples_of(check)
     found: dict[str, Any] = json.loads(kept.read_text()) if kept.exists() else {}
-    if not model.exists() or found.get("model") != digest(model.read_bytes()):
-        net, example, check = trained.problem.net, trained.example, trained.loaders.test
-        print(export(net, folder, example, check=check, format="c"), flush=True)
-        (result,) = verify_file(net, None, folder, example, check, close=samples_of(check))
+    is_known = model.exists() and found.get("model") == digest(model.read_bytes())
+    if not is_known or found.get("images_by_code") != images:
+        net, example = trained.problem.net, trained.example
+        print(export(net, folder, example, check=[next(iter(check))], format="c"), flush=True)
+        (result,) = verify_file(net, None, folder, example, check, close=images)
         found = {"commit": commit(), "machine": machine(), "model": digest(model.read_bytes())}
-        found |= {"images": result.images, "codes": asdict(result.codes), "accuracy": result.accuracy}
+        found |= {"images": result.images, "images_by_code": images}
+        found |= {"codes": asdict(result.codes), "accuracy": result.accuracy, "passes": result.passes}
         write_atomically(kept, (json.dumps(found, indent=1) + "\n").encode())
     return found
 

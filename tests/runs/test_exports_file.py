@@ -1,5 +1,6 @@
 """exports.json: what is known of exported files, as long as they are the same files."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -52,6 +53,21 @@ def test_a_file_that_has_changed_is_not_vouched_for(run: Run, file: Path) -> Non
     assert "verified" not in read_exports(run)["model.onnx"]
     note_verified(run, file, [VERIFIED])
     assert {"verified", "timed"} <= set(read_exports(run)["model.onnx"])
+
+
+def test_a_closer_look_is_kept_until_something_fails(run: Run, file: Path) -> None:
+    def noted() -> tuple[int, bool]:
+        (entry,) = read_exports(run)["model.onnx"]["verified"]
+        return entry["outputs"]["count"], entry["passes"]
+
+    for outputs, expected in [
+        (Compared(5), (5, True)),
+        (Compared(20), (20, True)),
+        (Compared(1), (20, True)),
+        (Compared(1, 1, 1), (1, False)),
+    ]:
+        note_verified(run, file, [dataclasses.replace(VERIFIED, outputs=outputs)])
+        assert noted() == expected
 
 
 def test_a_new_export_forgets_the_times_of_the_old_one(run: Run, file: Path) -> None:

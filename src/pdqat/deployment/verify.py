@@ -109,11 +109,11 @@ def verify(
     for inputs, target in pairs(batches):
         samples = model.samples(inputs)
         simulated = model.simulated_outputs(samples.inputs)
-        left = max(0, min(len(samples), wanted - count))
+        to_look_at = max(0, min(len(samples), wanted - count))
         for tally in tallies:
-            tally.add(samples, target, simulated, left)
+            tally.add(samples, target, simulated, to_look_at)
         if agreement is not None:
-            for some in samples.rows(slice(left)).split(AT_ONCE):
+            for some in samples.rows(slice(to_look_at)).split(AT_ONCE):
                 agreement.add(some.inputs)
         count += len(samples)
     if not count:

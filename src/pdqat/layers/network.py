@@ -211,10 +211,11 @@ class Network(nn.Module):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         """A plain model's state is taken without steps of sums; a plan's that lacks them is refused."""
         complaints: list[str] = rest[-1]
-        own = [(module.name, module.sums) for module in self._aware()]
-        steps = {f"{prefix}{name}.sums.{key}" for name, sums in own for key in sums.state_dict()}
+        aware = list(self._aware())
+        steps = {f"{prefix}{module.name}.sums.{key}" for module in aware for key in module.sums.state_dict()}
         missing = min(steps - state_dict.keys(), default=None)
-        if missing is not None and any(".views." in key for key in state_dict):
+        of_plans = tuple(f"{prefix}{module.name}.views." for module in aware)
+        if missing is not None and any(key.startswith(of_plans) for key in state_dict):
             complaints.append(
                 f"{missing} is not in the state, which was trained without rounding all that sums and means add up "
                 "(integer_sums): train again, from its weights if you like"

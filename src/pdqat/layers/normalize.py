@@ -70,9 +70,9 @@ class _BySums(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor]:
         shape, others = _of_channels(tensor)
         shifted, mean, variance = shifted_moments(precise(tensor), shift.view(shape), others)
-        inverse = _held(torch.rsqrt(variance + eps))
-        slope = inverse if weight is None else _held(inverse * weight)
-        offset = _held(-mean * slope if bias is None else bias - mean * slope)
+        inverse = _materialized(torch.rsqrt(variance + eps))
+        slope = inverse if weight is None else _materialized(inverse * weight)
+        offset = _materialized(-mean * slope if bias is None else bias - mean * slope)
         ctx.save_for_backward(tensor, shift, mean, inverse, slope)
         ctx.is_affine = weight is not None, bias is not None
         ctx.mark_non_differentiable(mean, variance)
@@ -89,8 +89,8 @@ class _BySums(torch.autograd.Function):
         shifted, gradient = precise(tensor) - shift.view(shape), precise(gradients[0])
         total = gradient.sum(others)
         along = (gradient * shifted).sum(others) - mean * total
-        bend = _held(-slope * inverse.square() * along / count)
-        rest = _held(-slope * total / count - bend * mean)
+        bend = _materialized(-slope * inverse.square() * along / count)
+        rest = _materialized(-slope * total / count - bend * mean)
         of_tensor = gradient * slope.view(shape) + shifted * bend.view(shape) + rest.view(shape)
         of_weight = along * inverse if has_weight else None
         return of_tensor.to(tensor.dtype), None, of_weight, total if has_bias else None, None
@@ -101,7 +101,7 @@ def _of_channels(tensor: Tensor) -> tuple[list[int], list[int]]:
     return [1, -1] + [1] * (tensor.dim() - 2), [dim for dim in range(tensor.dim()) if dim != 1]
 
 
-def _held(of_channels: Tensor) -> Tensor:
+def _materialized(of_channels: Tensor) -> Tensor:
     """The same numbers. The compiler computes what a view of memory is taken of, and not anew wherever it is read."""
     return of_channels.as_strided(of_channels.shape, of_channels.stride())
 

@@ -140,7 +140,7 @@ def _terms(node: Any, made: Mapping[Any, LayerCall], known: dict[Any, set[str | 
     if node not in known:
         kind = type(node).__name__
         parents = [parent for parent, _ in node.next_functions] if node is not None else []
-        keeps_multiples = kind in _KEEP_MULTIPLES or (kind in _CLAMPS and _clamps_at_whole_numbers(node))
+        keeps_multiples = kind in _KEEP_MULTIPLES or (is_clip(node) and _is_at_whole_numbers(clip_of(node)))
         if node in made:
             known[node] = {made[node].name}
         elif is_sum(node):
@@ -153,16 +153,13 @@ def _terms(node: Any, made: Mapping[Any, LayerCall], known: dict[Any, set[str | 
 _KEEP_MULTIPLES = {
     "CloneBackward0",
     "MaxPool2DWithIndicesBackward0",
-    "ReluBackward0",
     "UnsqueezeBackward0",
     "ViewBackward0",
 }
-_CLAMPS = ("ClampBackward0", "ClampBackward1", "ClampMinBackward0", "HardtanhBackward0")
 
 
-def _clamps_at_whole_numbers(node: Any) -> bool:
-    limits = [getattr(node, f"_saved_{name}", None) for name in ("min", "max", "min_val", "max_val")]
-    return all(limit is None or (isinstance(limit, int | float) and limit % 1 == 0) for limit in limits)
+def _is_at_whole_numbers(clip: Clip) -> bool:
+    return all(math.isinf(limit) or limit % 1 == 0 for limit in (clip.low, clip.high))
 
 
 def read_through(node: Any, made: Mapping[Any, LayerCall]) -> tuple[LayerCall, Clip] | None:

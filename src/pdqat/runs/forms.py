@@ -114,12 +114,24 @@ class ProblemForm(Struct):
     duals: dict[str, Any] | UnsetType = UNSET
 
 
+class ComparedForm(Struct):
+    """How many were compared."""
+
+    count: int
+
+
+class VerifiedForm(Struct):
+    """What a runtime made of an exported file."""
+
+    outputs: ComparedForm | UnsetType = UNSET
+
+
 class ExportForm(Struct):
     """What exports.json says of one file."""
 
     bytes: int
     sha256: str
-    verified: list[dict[str, Any]] | UnsetType = UNSET
+    verified: list[VerifiedForm] | UnsetType = UNSET
     timed: list[dict[str, Any]] | UnsetType = UNSET
 
 
