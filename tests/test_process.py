@@ -106,6 +106,26 @@ def test_the_processor_is_named_with_the_vector_instructions_that_torch_uses() -
     assert instructions == torch.backends.cpu.get_cpu_capability()
 
 
+CORES = """\
+processor\t: 0
+vendor_id\t: AuthenticAMD
+cpu family\t: 26
+model\t\t: 2
+model name\t: AMD EPYC
+
+processor\t: 1
+cpu family\t: 6
+model\t\t: 143
+model name\t: another
+"""
+
+
+def test_generations_of_one_name_are_told_apart_by_the_first_cores_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "exists", lambda _: True)
+    monkeypatch.setattr(Path, "read_text", lambda *_, **__: CORES)
+    assert processor() == f"AMD EPYC (family 26, model 2), {torch.backends.cpu.get_cpu_capability()}"
+
+
 def test_where_the_system_does_not_name_the_processor_its_kind_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "exists", lambda _: False)
     monkeypatch.setattr(platform, "processor", lambda: "")

@@ -189,7 +189,7 @@ def test_a_deployable_resnet_8_is_integers_from_the_image_to_the_scores(
 ) -> None:
     monkeypatch.setattr(beside, "missing", lambda: "the tools are left out")
     assert main(["export", str(run_in_integers), "--format", form]) == 0
-    assert "integers from the input to the scores" in capsys.readouterr().out
+    assert "whole numbers from the input to the scores" in capsys.readouterr().out
     path = run_in_integers / FORMATS[form].file
     assert main(["verify", str(path), str(run_in_integers), "--json"]) == 0
     for result in json.loads(capsys.readouterr().out):

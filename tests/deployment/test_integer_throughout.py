@@ -121,7 +121,7 @@ def test_files_are_right_in_every_runtime(name: str, file: str, form: str, tmp_p
     assert report.verified
     assert all(result.passes for result in report.verified)
     assert report.in_integers
-    assert "integers from the input to the scores" in str(report)
+    assert "whole numbers from the input to the scores" in str(report)
     assert report.footprint is None or not report.footprint.real
 
 

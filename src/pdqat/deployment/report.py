@@ -43,7 +43,7 @@ class ExportReport:
             exact = sum(rounding.exact for rounding in self.folded)
             lines += [f"{exact} of {channels} channels give the codes of float32 for every integer within reach"]
         if self.in_integers:
-            lines += ["integers from the input to the scores"]
+            lines += ["whole numbers from the input to the scores"]
         elif self.layers:
             lines += [f"in real numbers: {', '.join(self.real_layers) or 'no layer, but what lies between or behind'}"]
         lines += [show_verified(self.verified)]

@@ -60,7 +60,7 @@ class DoReFaActivation(Quantizer):
     Args:
         gradual: whether clipping is felt gradually. The gradient of an activation then falls from 1 to 0 in a line,
             from half a step inside of an end to half a step outside: what clipping does to it on average, if it moves
-            by up to half a step. DoReFa's ends at once, so that a channel just outside of the range has none.
+            by up to half a step. Where the network clips to [0, 1] itself, only the inner half of that is left.
 
     >>> DoReFaActivation(gradual=True).straight_through(torch.tensor([-0.1, 0.4, 0.6]), 1).tolist()
     [0.0, 0.0, 1.0]
