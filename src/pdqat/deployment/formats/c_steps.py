@@ -47,6 +47,8 @@ class Step:
     rows: list[RowOperation] = field(default_factory=list)
     makes_rows: bool = True
     """Whether operations on rows can follow."""
+    columns: Stored | None = None
+    """What a row of windows sees, gathered before the first of them."""
     window_words: int = 0
     window_bytes: int = 0
     window_codes: int = 0
@@ -89,6 +91,20 @@ class Geometry:
             "dilation_y": self.dilation[0],
             "dilation_x": self.dilation[1],
         }
+
+    def is_of_vectors(self, given: Stored) -> bool:
+        """Whether the only window is all that is given."""
+        return (given.height, given.width) == self.kernel == (1, 1) and self.groups == 1
+
+    def suits_columns(self, given: Stored) -> bool:
+        """Whether windows are better gathered by columns: those of the input, whose channels stand apart."""
+        return bool(given.outside) and self.kernel[0] > 1 and self.groups == 1 and self.dilation[1] == 1
+
+    def columns(self, name: str, given: Stored, made: Stored, padding: int) -> Stored:
+        """What a row of windows sees, each of which may read some bytes more."""
+        size = self.kernel[0] * given.channels
+        width = (made.width - 1) * self.stride[1] + self.kernel[1] + -(-padding // size)
+        return Stored(name, size, 1, width, given.kind, given.low, given.high)
 
     def __str__(self) -> str:
         return f"{self.kernel[0]} x {self.kernel[1]}"
@@ -151,8 +167,12 @@ class Product:
     def step(self, layer: str, given: Stored, made: Stored) -> Step:
         """The call; `layer` is what its constants are called by."""
         geometry = Geometry.of(self.operation.weight, self.operation.convolution)
-        kernel, row, stored = self._stored(given.kind == PLANES)
-        in_bytes = kernel == "convolve_bytes"
+        kernel, row, stored = self._stored(given, geometry)
+        in_bytes = kernel in ("convolve_bytes", "convolve_columns")
+        terms = self.weights.indices.shape[1]
+        columns = None
+        if in_bytes and geometry.suits_columns(given):
+            columns = geometry.columns(f"{layer}_columns", given, made, row - terms)
         weights = table("int8_t" if in_bytes else "uint32_t", f"{layer}_weights", stored)
         fields = geometry.fields() | {
             "weight_bits": self.weights.bits,
@@ -161,7 +181,6 @@ class Product:
             "start": self.weights.start,
             "bytes" if in_bytes else "indices": f"{layer}_weights",
         }
-        terms = self.weights.indices.shape[1]
         bits = f"{self.weights.bits} bit{'s' * (self.weights.bits > 1)}"
         return Step(
             [
@@ -175,23 +194,34 @@ class Product:
             [weights, structure("convolution", layer, fields)],
             stored.nbytes,
             made.size * terms,
+            columns=columns,
             window_words=row * given.planes,
-            window_bytes=row if in_bytes else 0,
+            window_bytes=row if kernel == "convolve_bytes" else 0,
             window_codes=row * (WORD // self.weights.bits) if kernel == "convolve_packed" else 0,
         )
 
-    def _stored(self, in_planes: bool) -> tuple[str, int, np.ndarray]:
+    def _stored(self, given: Stored, geometry: Geometry) -> tuple[str, int, np.ndarray]:
         """Kernel, words or bytes of an output, and weights."""
-        if in_planes:
+        if given.kind == PLANES:
             planes = self.weights.planes()
             return "convolve_planes", planes.shape[-1], self._outputs_last(planes)
         if self.weights.bits == BYTE:
-            terms = self.weights.indices.shape[1]
-            padding = -terms % AT_ONCE if terms > AT_ONCE else 0
-            padded = np.pad(self.weights.indices, [(0, 0), (0, padding)]).astype(np.int8)
-            return "convolve_bytes", terms + padding, padded
+            return self._stored_bytes(given, geometry)
         packed = self.weights.packed()
         return "convolve_packed", packed.shape[-1], packed
+
+    def _stored_bytes(self, given: Stored, geometry: Geometry) -> tuple[str, int, np.ndarray]:
+        """As they are, with zeros behind each output's; those that multiply columns are ordered as these are."""
+        weights = self.weights.indices
+        terms = weights.shape[1]
+        padding = -terms % AT_ONCE if terms > AT_ONCE else 0
+        if geometry.is_of_vectors(given):
+            return "convolve_columns", terms, weights.astype(np.int8)
+        kernel = "convolve_bytes"
+        if geometry.suits_columns(given):
+            kernel = "convolve_columns"
+            weights = weights.reshape(-1, *geometry.kernel, given.channels).swapaxes(1, 2).reshape(-1, terms)
+        return kernel, terms + padding, np.pad(weights, [(0, 0), (0, padding)]).astype(np.int8)
 
     def _outputs_last(self, weights: np.ndarray) -> np.ndarray:
         """Weights (outputs, ...) group by group, so that what all outputs of a group multiply stands together."""

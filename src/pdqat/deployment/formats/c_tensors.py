@@ -54,6 +54,12 @@ class Stored:
         """The call in C that reads a pixel."""
         return f"read_{self.kind}(&{self.name}, pixel, {row});"
 
+    def add_to(self, row: str) -> list[str]:
+        """The calls in C that add a pixel to a row."""
+        if self.kind == BYTES:
+            return [f"add_bytes(&{self.name}, pixel, {row});"]
+        return [self.read("arena.other"), f"add_row({row}, arena.other, {self.channels});"]
+
     def write(self, row: str, pixel: str = "pixel") -> str:
         """The call in C that writes a pixel."""
         return f"write_{self.kind}(&{self.name}, {pixel}, {row});"
