@@ -16,7 +16,7 @@ def step_function(step: Step, number: int) -> str:
 
 def _body(step: Step, names: list[str]) -> list[str]:
     given, made = step.reads[0], step.writes
-    seen = step.columns or given
+    seen = step.seen or given
     tensors = f"&{seen.name}, &{made.name}"
     if step.kernel == SUM_PIXELS:
         return [
@@ -33,14 +33,11 @@ def _body(step: Step, names: list[str]) -> list[str]:
 
 
 def _gathering(step: Step) -> list[str]:
-    if step.columns is None:
+    if step.seen is None:
         return []
-    width = step.writes.width
-    tensors = f"&{step.reads[0].name}, &{step.columns.name}"
-    return [
-        f"if (pixel % {width} == 0)",
-        f"    gather_columns({', '.join(step.arguments)}, {tensors}, pixel / {width});",
-    ]
+    width, kernel = step.writes.width, step.kernel.replace("convolve", "gather")
+    arguments = [*step.arguments, f"&{step.reads[0].name}", f"&{step.seen.name}"]
+    return [f"if (pixel % {width} == 0)", f"    {kernel}({', '.join(arguments)}, pixel / {width});"]
 
 
 def _each_pixel(pixels: int, lines: list[str]) -> list[str]:

@@ -184,11 +184,11 @@ class Model:
         last: dict[Stored, int] = {}
         shared: dict[Stored, list[Stored]] = {}
         for index, step in enumerate(steps):
-            columns = [] if step.columns is None else [step.columns]
-            shared |= {tensor: [tensor] for tensor in columns}
-            for tensor in (step.writes, *columns):
+            seen = [] if step.seen is None else [step.seen]
+            shared |= {tensor: [tensor] for tensor in seen}
+            for tensor in (step.writes, *seen):
                 first.setdefault(tensor, index)
-            for tensor in (step.writes, *step.reads, *columns):
+            for tensor in (step.writes, *step.reads, *seen):
                 last[tensor] = index
         for index, step in enumerate(steps):
             if step.writes.outside or step.writes in shared:
