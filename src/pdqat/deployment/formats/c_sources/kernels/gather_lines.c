@@ -9,9 +9,9 @@ KERNEL void gather_lines(const convolution *layer, const tensor *from, const ten
     memset(all, 0, (size_t)(lines->planes * lines->channels * width) * sizeof *all);
     for (int row = 0; row < layer->kernel_height; row++) {
         int y = window_row * layer->stride_y - layer->pad_y + row * layer->dilation_y;
-        const uint32_t *pixel = (const uint32_t *)data_of(from) + y * from->width * step;
         if (y < 0 || y >= from->height)
             continue;
+        const uint32_t *pixel = (const uint32_t *)data_of(from) + y * from->width * step;
         for (int part = 0; part < step; part++) {
             int first = part % words * 32, bit = row * from->channels + first, left = from->channels - first;
             uint32_t *line = all + (part / words * lines->channels + bit / 32) * width + layer->pad_x;
@@ -21,5 +21,5 @@ KERNEL void gather_lines(const convolution *layer, const tensor *from, const ten
         }
     }
     if (layer->start != 0)
-        add_columns(lines, all, (int32_t *)all + lines->planes * lines->channels * width);
+        sum_columns(lines, all, (int32_t *)all + lines->planes * lines->channels * width);
 }
