@@ -45,6 +45,21 @@ def test_every_weight_comes_back(bits: int, fine: int, outputs: int, terms: int,
     assert (stored_weights(weights) == weight.numpy()).all()
 
 
+@given(st.sampled_from([1, 2, 4]), *[st.integers(1, 3)] * 3, st.integers(1, 40), st.integers(0, 99))
+def test_lines_have_a_word_for_every_column(
+    bits: int, outputs: int, height: int, width: int, channels: int, seed: int
+) -> None:
+    shape = outputs, height * width * channels
+    indices = torch.randint(0, 1 << bits, shape, generator=torch.Generator().manual_seed(seed)).numpy()
+    lines = Weights(bits, 1, 1, 0, indices).lines((height, width))
+    lines = lines.reshape(outputs, bits, -1, width)
+    assert lines.shape[2] == -(-height * channels // 32)
+    for output, row, column, channel in np.ndindex(outputs, height, width, channels):
+        line, place = divmod(row * channels + channel, 32)
+        planes = lines[output, :, line, column].astype(np.int64) >> place & 1
+        assert (planes << np.arange(bits)).sum() == indices[output, (row * width + column) * channels + channel]
+
+
 def test_channels_that_count_nothing_take_no_bits() -> None:
     weight = torch.tensor([[-127, 127], [0, 0]])
     assert weights_of(weight).bits == 2

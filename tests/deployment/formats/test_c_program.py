@@ -115,8 +115,8 @@ def test_any_network_with_sanitizers(net: Network) -> None:
 def test_residual_sums_with_projections(bits: str, tmp_path: Path) -> None:
     model = check(residual(bits).frozen.module, images(3), tmp_path / "c")
     kernels = {step.kernel for step in model.program.steps}
-    assert "convolve_planes" in kernels
-    assert not kernels & {"convolve_bytes", "convolve_packed"}
+    assert "convolve_lines" in kernels
+    assert not kernels & {"convolve_bytes", "convolve_columns", "convolve_packed", "convolve_planes"}
 
 
 @pytest.mark.slow
@@ -153,6 +153,61 @@ class Plain(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.last(torch.relu(self.conv(torch.relu(self.first(x)))))
         return y
+
+
+class Windows(nn.Module):
+    """Whose first layer reads bytes of the image and whose second one planes, by windows of one kind."""
+
+    def __init__(self, width: int, **windows: Any) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, width, **windows)
+        self.conv = nn.Conv2d(width, width, **windows)
+        self.last = nn.Linear(width, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.last(torch.relu(self.conv(torch.relu(self.first(x)))).mean((2, 3)))
+        return y
+
+
+BY_ROWS = ["convolve_columns", "convolve_lines"]
+ONE_BY_ONE = ["convolve_bytes", "convolve_planes"]
+
+
+@pytest.mark.parametrize("flags", ["-O1", COPIES])
+@pytest.mark.parametrize(
+    ("width", "windows", "kernels"),
+    [
+        (16, {"kernel_size": 3, "padding": 1}, BY_ROWS),
+        (34, {"kernel_size": (3, 2), "stride": 2, "padding": (2, 1)}, BY_ROWS),
+        (10, {"kernel_size": (4, 3), "stride": (1, 3), "padding": (0, 2)}, BY_ROWS),
+        (24, {"kernel_size": (2, 3), "dilation": (2, 1), "padding": (3, 1)}, BY_ROWS),
+        (12, {"kernel_size": 3, "dilation": (1, 2), "padding": 2}, ONE_BY_ONE),
+        (12, {"kernel_size": 2, "stride": 3, "padding": (0, 2)}, ONE_BY_ONE),
+        (40, {"kernel_size": 1, "stride": 2}, [ONE_BY_ONE[0], BY_ROWS[1]]),
+    ],
+)
+@pytest.mark.parametrize("bits", ["1", "2"])
+def test_windows_of_every_kind(
+    bits: str, width: int, windows: dict[str, Any], kernels: list[str], flags: str, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    net = prepare(
+        Windows(width, **windows), images(), bits, layers=EVERYWHERE_8, quantizer="uniform", integer_sums=True
+    )
+    module = frozen(trained_like(net, 1)).module
+    model = check(module, images(3), tmp_path / "c", flags=f"{flags} {SANITIZED}")
+    assert [step.kernel for step in model.program.steps if step.kernel.startswith("convolve")][:2] == kernels
+
+
+def test_a_vector_is_multiplied_where_it_stands(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(19, 20), nn.ReLU(), nn.Linear(20, 3))
+    net = prepare(model, samples(8, 19), "8", layers={"0": "8", "2": "8"}, quantizer="uniform")
+    written = check(
+        frozen(trained_like(net, 1, (19,))).module, samples(3, 19), tmp_path / "c", flags=f"-O1 {SANITIZED}"
+    )
+    assert [step.kernel for step in written.program.steps] == ["convolve_columns", "convolve_columns"]
+    assert not any(step.seen for step in written.program.steps)
 
 
 def test_integers_from_the_input_to_the_scores(tmp_path: Path) -> None:

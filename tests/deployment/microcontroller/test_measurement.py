@@ -108,7 +108,7 @@ def test_a_row_has_all_numbers() -> None:
 def network() -> Network:
     torch.manual_seed(0)
     images = torch.rand(8, 3, 8, 8)
-    net = prepare(PreResNet(1, (8, 8, 16)), images, 2, ends=8, quantizer="dorefa-bytes", integer_sums=True)
+    net = prepare(PreResNet(1, (16, 16, 32)), images, 2, ends=8, quantizer="dorefa-bytes", integer_sums=True)
     return trained_like(net, 1, draw=torch.rand)
 
 

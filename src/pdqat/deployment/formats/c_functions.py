@@ -16,20 +16,28 @@ def step_function(step: Step, number: int) -> str:
 
 def _body(step: Step, names: list[str]) -> list[str]:
     given, made = step.reads[0], step.writes
-    tensors = f"&{given.name}, &{made.name}"
+    seen = step.seen or given
+    tensors = f"&{seen.name}, &{made.name}"
     if step.kernel == SUM_PIXELS:
-        adding = [given.read("arena.row"), f"add_row(arena.other, arena.row, {given.channels});"]
         return [
-            "memset(arena.other, 0, sizeof arena.other);",
-            *_each_pixel(given.pixels, adding),
-            made.write("arena.other", pixel="0"),
+            "memset(arena.row, 0, sizeof arena.row);",
+            *_each_pixel(given.pixels, given.add_to("arena.row")),
+            made.write("arena.row", pixel="0"),
         ]
     arguments = ", ".join([*step.arguments, tensors])
     if not step.makes_rows:
         return [f"{step.kernel}({arguments});"]
     rows = given.read("arena.row") if step.kernel == EACH_PIXEL else f"{step.kernel}({arguments}, pixel);"
     operations = [call for row, name in zip(step.rows, names, strict=True) for call in row.calls(name, made)]
-    return _each_pixel(made.pixels, [rows, *operations, made.write("arena.row")])
+    return _each_pixel(made.pixels, [*_gathering(step), rows, *operations, made.write("arena.row")])
+
+
+def _gathering(step: Step) -> list[str]:
+    if step.seen is None:
+        return []
+    width, kernel = step.writes.width, step.kernel.replace("convolve", "gather")
+    arguments = [*step.arguments, f"&{step.reads[0].name}", f"&{step.seen.name}"]
+    return [f"if (pixel % {width} == 0)", f"    {kernel}({', '.join(arguments)}, pixel / {width});"]
 
 
 def _each_pixel(pixels: int, lines: list[str]) -> list[str]:

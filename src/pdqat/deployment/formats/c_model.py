@@ -7,7 +7,7 @@ from pdqat.deployment.formats.c_kernels import kernels_for, source
 from pdqat.deployment.formats.c_program import Program
 from pdqat.deployment.formats.c_rows import IN_REALS
 from pdqat.deployment.formats.c_steps import EACH_PIXEL, SUM_PIXELS, Step
-from pdqat.deployment.formats.c_tensors import PLANES, REAL, WORD, WORD_BYTES, Stored
+from pdqat.deployment.formats.c_tensors import BYTES, PLANES, REAL, WORD, WORD_BYTES, Stored
 
 HEADER = """\
 /* A network that pdqat wrote as C. The arena is static: calls must not overlap. */
@@ -160,12 +160,14 @@ class Model:
         """Type, name, size and number of what one pixel needs."""
         steps = self.program.steps
         rows = max(tensor.channels for step in steps for tensor in (*step.reads, step.writes))
-        adds = any(step.kernel == SUM_PIXELS or any(row.kernel == "add_row" for row in step.rows) for step in steps)
+        pooled = [step.reads[0] for step in steps if step.kernel == SUM_PIXELS]
+        added = [row.other for step in steps for row in step.rows if row.other is not None]
+        are_read_first = any(other.kind not in (BYTES, REAL) for other in (*pooled, *added))
         has_rows = any(step.makes_rows or step.kernel == SUM_PIXELS for step in steps)
         in_planes = any(step.writes.kind == PLANES for step in steps)
         parts = [
             ("int32_t", "row", 4, (-(-rows // WORD) * WORD if in_planes else rows) * has_rows),
-            ("int32_t", "other", 4, rows * adds),
+            ("int32_t", "other", 4, rows * are_read_first),
             ("uint32_t", "bits", 4, max(step.window_words for step in steps)),
             ("int16_t", "codes", 2, max(step.window_codes for step in steps)),
             ("uint8_t", "bytes", 1, max(step.window_bytes for step in steps)),
@@ -180,11 +182,14 @@ class Model:
         steps = self.program.steps
         first: dict[Stored, int] = {}
         last: dict[Stored, int] = {}
-        for index, step in enumerate(steps):
-            first.setdefault(step.writes, index)
-            for tensor in (step.writes, *step.reads):
-                last[tensor] = index
         shared: dict[Stored, list[Stored]] = {}
+        for index, step in enumerate(steps):
+            seen = [] if step.seen is None else [step.seen]
+            shared |= {tensor: [tensor] for tensor in seen}
+            for tensor in (step.writes, *seen):
+                first.setdefault(tensor, index)
+            for tensor in (step.writes, *step.reads, *seen):
+                last[tensor] = index
         for index, step in enumerate(steps):
             if step.writes.outside or step.writes in shared:
                 continue

@@ -49,7 +49,7 @@ class RowOperation:
         elif self.other.kind == REAL:
             calls = [f"{self.kernel}(arena.row, &{self.other.name}, pixel);"]
         else:
-            calls = [self.other.read("arena.other"), f"{self.kernel}(arena.row, arena.other, {made.channels});"]
+            calls = self.other.add_to("arena.row")
         return [*calls, *([f"OBSERVE({self.observed - 1}, arena.row, &{made.name}, pixel);"] if self.observed else [])]
 
     def repeated(self, channels: int) -> "RowOperation":

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pdqat.deployment.formats.c_rounding import product_rounding, real_rounding, score_rounding
 from pdqat.deployment.formats.c_rows import RowOperation
-from pdqat.deployment.formats.c_tensors import PLANES, WORD, Stored
+from pdqat.deployment.formats.c_tensors import LINES, PLANES, WORD, Stored
 from pdqat.deployment.formats.c_text import structure, table
 from pdqat.deployment.formats.c_weights import BYTE, Weights, weights_of
 from pdqat.deployment.integer.operations import IntegerProduct, RealProduct, RequantizedProduct
@@ -47,6 +47,8 @@ class Step:
     rows: list[RowOperation] = field(default_factory=list)
     makes_rows: bool = True
     """Whether operations on rows can follow."""
+    seen: Stored | None = None
+    """What a row of windows sees, where it is gathered before the first of them."""
     window_words: int = 0
     window_bytes: int = 0
     window_codes: int = 0
@@ -90,6 +92,18 @@ class Geometry:
             "dilation_x": self.dilation[1],
         }
 
+    def is_of_vectors(self, given: Stored) -> bool:
+        """Whether the only window is all that is given."""
+        return (given.height, given.width) == self.kernel == (1, 1) and self.groups == 1
+
+    def can_be_gathered_by_rows(self) -> bool:
+        """Whether windows of a row are made of neighbouring columns of the image."""
+        return self.groups == 1 and self.dilation[1] == 1 and self.padding[1] < self.kernel[1]
+
+    def columns(self, made: Stored) -> int:
+        """Of the padded image, that a row of windows sees."""
+        return (made.width - 1) * self.stride[1] + self.kernel[1]
+
     def __str__(self) -> str:
         return f"{self.kernel[0]} x {self.kernel[1]}"
 
@@ -104,6 +118,18 @@ def pair(value: Sizes, dims: int, usual: int) -> tuple[int, int]:
     numbers = numbers * dims if len(numbers) == 1 else numbers
     rows, columns = [*[usual] * (2 - len(numbers)), *numbers]
     return rows, columns
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """Weights as a kernel wants them."""
+
+    kernel: str
+    row: int
+    """Words or bytes of an output."""
+    weights: np.ndarray
+    seen: Stored | None = None
+    """What is gathered for a row of windows."""
 
 
 @dataclass(frozen=True)
@@ -151,47 +177,64 @@ class Product:
     def step(self, layer: str, given: Stored, made: Stored) -> Step:
         """The call; `layer` is what its constants are called by."""
         geometry = Geometry.of(self.operation.weight, self.operation.convolution)
-        kernel, row, stored = self._stored(given.kind == PLANES)
-        in_bytes = kernel == "convolve_bytes"
-        weights = table("int8_t" if in_bytes else "uint32_t", f"{layer}_weights", stored)
+        laid = self._laid_out(given, made, geometry, f"{layer}_seen")
+        in_bytes = laid.weights.dtype == np.int8
+        weights = table("int8_t" if in_bytes else "uint32_t", f"{layer}_weights", laid.weights)
         fields = geometry.fields() | {
             "weight_bits": self.weights.bits,
-            "row_bytes" if in_bytes else "row_words": row,
+            "row_bytes" if in_bytes else "row_words": laid.row,
             "slope": self.weights.slope,
             "start": self.weights.start,
             "bytes" if in_bytes else "indices": f"{layer}_weights",
         }
-        terms = self.weights.indices.shape[1]
         bits = f"{self.weights.bits} bit{'s' * (self.weights.bits > 1)}"
         return Step(
             [
                 f"{self.name}: {geometry}, {given.channels} to {made.channels} channels, weights of {bits}, codes "
                 f"{given.low} to {given.high}"
             ],
-            kernel,
+            laid.kernel,
             [f"&{layer}"],
             [given],
             made,
             [weights, structure("convolution", layer, fields)],
-            stored.nbytes,
-            made.size * terms,
-            window_words=row * given.planes,
-            window_bytes=row if in_bytes else 0,
-            window_codes=row * (WORD // self.weights.bits) if kernel == "convolve_packed" else 0,
+            laid.weights.nbytes,
+            made.size * self.weights.indices.shape[1],
+            seen=laid.seen,
+            window_words=laid.row * given.planes if laid.kernel == "convolve_planes" else 0,
+            window_bytes=laid.row if laid.kernel == "convolve_bytes" else 0,
+            window_codes=laid.row * (WORD // self.weights.bits) if laid.kernel == "convolve_packed" else 0,
         )
 
-    def _stored(self, in_planes: bool) -> tuple[str, int, np.ndarray]:
-        """Kernel, words or bytes of an output, and weights."""
-        if in_planes:
+    def _laid_out(self, given: Stored, made: Stored, geometry: Geometry, name: str) -> LaidOut:
+        """Weights for the kernel that suits what is given; `name` is what is gathered for a row of windows."""
+        if given.kind == PLANES and geometry.can_be_gathered_by_rows():
+            lines = self.weights.lines(geometry.kernel)
+            words = lines.shape[-1] // geometry.kernel[1]
+            seen = Stored(name, words, 1, geometry.columns(made), LINES, given.low, given.high)
+            return LaidOut("convolve_lines", lines.shape[-1], self._outputs_last(lines), seen)
+        if given.kind == PLANES:
             planes = self.weights.planes()
-            return "convolve_planes", planes.shape[-1], self._outputs_last(planes)
+            return LaidOut("convolve_planes", planes.shape[-1], self._outputs_last(planes))
         if self.weights.bits == BYTE:
-            terms = self.weights.indices.shape[1]
-            padding = -terms % AT_ONCE if terms > AT_ONCE else 0
-            padded = np.pad(self.weights.indices, [(0, 0), (0, padding)]).astype(np.int8)
-            return "convolve_bytes", terms + padding, padded
+            return self._laid_out_bytes(given, made, geometry, name)
         packed = self.weights.packed()
-        return "convolve_packed", packed.shape[-1], packed
+        return LaidOut("convolve_packed", packed.shape[-1], packed)
+
+    def _laid_out_bytes(self, given: Stored, made: Stored, geometry: Geometry, name: str) -> LaidOut:
+        """As they are, with zeros behind each output's. Those of columns are in their order."""
+        weights = self.weights.indices.astype(np.int8)
+        terms = weights.shape[1]
+        if geometry.is_of_vectors(given):
+            return LaidOut("convolve_columns", terms, weights)
+        padding = -terms % AT_ONCE if terms > AT_ONCE else 0
+        kernel, seen = "convolve_bytes", None
+        if given.outside and geometry.kernel[0] > 1 and geometry.can_be_gathered_by_rows():
+            size = geometry.kernel[0] * given.channels
+            width = geometry.columns(made) + -(-padding // size)  # the last window reads behind its columns
+            kernel, seen = "convolve_columns", Stored(name, size, 1, width, given.kind, given.low, given.high)
+            weights = weights.reshape(-1, *geometry.kernel, given.channels).swapaxes(1, 2).reshape(-1, terms)
+        return LaidOut(kernel, terms + padding, np.pad(weights, [(0, 0), (0, padding)]), seen)
 
     def _outputs_last(self, weights: np.ndarray) -> np.ndarray:
         """Weights (outputs, ...) group by group, so that what all outputs of a group multiply stands together."""

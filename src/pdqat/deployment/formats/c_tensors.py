@@ -7,6 +7,8 @@ from pdqat.deployment.formats.c_text import structure
 WORD_BYTES, WORD = 4, 32
 REAL, PLANES, BYTES, INT16, INT32 = "real", "planes", "bytes", "int16", "int32"
 """How numbers are stored."""
+LINES = "lines"
+"""How what a row of windows sees of planes is stored: a channel is a line of each plane; behind them stand sums."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Stored:
     @property
     def planes(self) -> int:
         """Bit planes; the highest one of signed codes counts negative."""
-        return bits_of(self.low, self.high) if self.kind == PLANES else 0
+        return bits_of(self.low, self.high) if self.kind in (PLANES, LINES) else 0
 
     @property
     def words(self) -> int:
@@ -47,12 +49,20 @@ class Stored:
             return 0
         if self.kind == PLANES:
             return self.pixels * self.planes * -(-self.channels // WORD)
+        if self.kind == LINES:
+            return self.pixels * (self.planes * self.channels + 1)
         size = {REAL: 4, INT32: 4, INT16: 2, BYTES: 1}[self.kind]
         return -(-self.size * size // WORD_BYTES)
 
     def read(self, row: str) -> str:
         """The call in C that reads a pixel."""
         return f"read_{self.kind}(&{self.name}, pixel, {row});"
+
+    def add_to(self, row: str) -> list[str]:
+        """The calls in C that add a pixel to a row."""
+        if self.kind == BYTES:
+            return [f"add_bytes(&{self.name}, pixel, {row});"]
+        return [self.read("arena.other"), f"add_row({row}, arena.other, {self.channels});"]
 
     def write(self, row: str, pixel: str = "pixel") -> str:
         """The call in C that writes a pixel."""

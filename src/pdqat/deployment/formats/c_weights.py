@@ -39,6 +39,14 @@ class Weights:
         bits = self.indices[:, None, :] >> np.arange(self.bits)[:, None] & 1
         return _words(bits, 1)
 
+    def lines(self, kernel: tuple[int, int]) -> np.ndarray:
+        """Words (outputs, bits, words): line by line a word for every column of a window."""
+        height, width = kernel
+        outputs = len(self.indices)
+        columns = self.indices.reshape(outputs, height, width, -1).swapaxes(1, 2).reshape(outputs, 1, width, -1)
+        words = _words(columns >> np.arange(self.bits)[:, None, None] & 1, 1)
+        return words.swapaxes(2, 3).reshape(outputs, self.bits, -1)
+
     def packed(self) -> np.ndarray:
         """Words (outputs, words) of indices behind each other."""
         return _words(self.indices, self.bits)

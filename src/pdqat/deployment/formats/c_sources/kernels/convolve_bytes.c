@@ -11,9 +11,6 @@ KERNEL void convolve_bytes(const convolution *layer, const tensor *from, const t
             gather_bytes(layer, from, at, 1, group, codes);
         else
             gather_bytes(layer, from, at, at.is_inside, group, codes);
-        if (from->is_signed)
-            multiply_signed(sums, weights, (const int8_t *)codes, terms, outputs);
-        else
-            multiply_unsigned(sums, weights, codes, terms, outputs);
+        multiply_bytes(from, sums, weights, codes, terms, outputs);
     }
 }
