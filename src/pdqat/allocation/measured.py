@@ -1,0 +1,96 @@
+"""The plan within a budget by costs that are corrected by what their own plans are measured to lose.
+
+    plan_k   = the cheapest within the budget by costs_k                            (`program`)
+    loss_k   = its loss, measured
+    costs_k+1 = what fits the losses of single layers and of plan_1 ... plan_k best (`fitted`)
+
+until the cheapest plan is one that was measured, or MOST plans were. The measured plan within the budget that has the
+least loss is chosen. So it is never worse, on the samples that it is measured on, than the first plan, than the plan to
+start from, and than that with one layer changed, where these keep to the budget.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from pdqat.allocation.budget import Budget
+from pdqat.allocation.fitted import Trial
+from pdqat.allocation.joint import counted, plan_cost
+from pdqat.allocation.offer import Offer
+from pdqat.allocation.program import Solution, cheapest_plan
+from pdqat.allocation.search import SAME
+from pdqat.batches import Batches
+from pdqat.precision import MIXED, BitPlan, Precision
+from pdqat.sensitivity.trials import loss_under
+from pdqat.task import Problem
+from pdqat.terminal import Tell, not_told
+
+MOST = 30
+"""So many plans are proposed."""
+
+Measure = Callable[[Mapping[str, Precision]], float]
+"""The loss under a plan for all layers."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A plan within a budget, and what was measured on the way to it."""
+
+    solution: Solution
+    """Its cost is the predicted one, by single layers; what is next is predicted by all that was measured."""
+    offer: Offer
+    """Knows the losses that were measured for it."""
+    loss: float | None = None
+    """Of the plan; None if plans are not measured."""
+    proposed: tuple[Trial, ...] = ()
+    """Plans in the order in which they were proposed."""
+
+
+def measuring(problem: Problem, judges: Batches) -> Measure:
+    """The loss of a problem's weights on held-out samples, without training, under the plans that it is asked for."""
+    return lambda precisions: loss_under(problem, BitPlan(MIXED, precisions), judges)
+
+
+def choose(offered: Offer, budget: Budget, measure: Measure | None = None, tell: Tell = not_told) -> Chosen:
+    """The plan by the costs alone, or, of an offer by losses and with a way to measure more, by what was measured."""
+    solution = _cheapest(offered, budget)
+    if measure is None or not offered.alone or offered.leaves_nothing_low(solution.precisions):
+        return Chosen(solution, offered)
+    known = {trial.key: trial for trial in offered.proposed}
+    fitting = {trial.key: trial for trial in offered.alone}
+    proposed: list[Trial] = []
+    while len(proposed) < MOST:
+        changed = {layer: it for layer, it in solution.precisions.items() if it != offered.start[layer]}
+        trial = Trial(changed, 0.0)
+        if trial.key in fitting or offered.leaves_nothing_low(solution.precisions):
+            break
+        tell(len(proposed), MOST)
+        trial = known.get(trial.key) or Trial(changed, measure(offered.plan(solution.precisions)))
+        known[trial.key] = fitting[trial.key] = trial
+        proposed.append(trial)
+        solution = _cheapest(offered.fitted([*fitting.values()]), budget)
+    best = min((it for it in fitting.values() if _fits(offered, it, budget)), key=lambda it: it.loss)
+    precisions = _precisions(offered, best)
+    used, cost = budget.used_by(precisions, offered.sizes), plan_cost(offered.costs, precisions, offered.branches)
+    chosen = Solution(precisions, cost, used, None, solution.next_budget)
+    first = proposed or [fitting[trial.key]]
+    return Chosen(chosen, replace(offered, proposed=list(known.values())), best.loss, tuple(first))
+
+
+def _cheapest(offered: Offer, budget: Budget) -> Solution:
+    return cheapest_plan(offered.costs, offered.sizes, budget, offered.branches)
+
+
+def _precisions(offered: Offer, trial: Trial) -> dict[str, Precision]:
+    """Of the layers that the budget counts."""
+    return {layer: trial.changed.get(layer, offered.start[layer]) for layer in offered.costs}
+
+
+def _fits(offered: Offer, trial: Trial, budget: Budget) -> bool:
+    """Whether every layer has one of its choices, the budget is kept, and a layer is left in low precision."""
+    precisions = _precisions(offered, trial)
+    uses = zip(budget.used_by(precisions, offered.sizes).amounts, budget.amounts, strict=True)
+    return (
+        all(it in offered.costs[layer] for layer, it in counted(precisions, precisions, offered.branches).items())
+        and all(used.number <= amount.number * (1 + SAME) for used, amount in uses)
+        and not offered.leaves_nothing_low(precisions)
+    )
