@@ -13,7 +13,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "plan",
         help="choose every layer's bits under a budget",
-        description="Costs of single layers propose plans under a budget, solved exactly; the best one measured is taken.",
+        description="Costs of single layers propose plans under a budget; the best one that is measured is taken.",
     )
     parser.set_defaults(command="pdqat.commands.plan:run")
     add_ranking(parser, usual="loss")
