@@ -16,7 +16,7 @@ fifth of them; and where its own plan, the cheapest in the band by its costs, st
 better than all). Predictions see validation images only. `measured` is what `pdqat plan` does: single layers' losses
 propose a plan, its loss is measured and corrects them, until no new plan is proposed.
 
-Results go to results/plans.json after every plan, so that it can be stopped and continued.
+Results go to results/plans.json after every TOGETHER plans and every training, so that it can be stopped and continued.
 """
 
 import argparse
@@ -60,6 +60,7 @@ BANDS = {"bits": Unit.BITS, "BOPs": Unit.BOPS}
 MIDDLE = Precision(3, 3)
 BELOW = 0.05
 DRAWS = 200_000
+TOGETHER = 50
 
 Entry = dict[str, Any]
 
@@ -103,11 +104,12 @@ def loss_after_training(of: Subject, plan: BitPlan, order: int) -> float:
 def measure(of: Subject, entry: Entry, trained: int, orders: int, once: bool, save: Callable[[], None]) -> None:
     """Every plan that is not measured yet, those of the predictions first; trainings in one order after another."""
     own = [entry["own"][name] for name in entry["own"]]
-    for item in [*own, *entry["plans"]]:
-        plan = BitPlan(MIXED, item["layers"])
+    for number, item in enumerate([*own, *entry["plans"]], 1):
         if "loss" not in item:
-            item["loss"] = loss_under(of.problem, plan, of.truth, of.statistics)
+            item["loss"] = loss_under(of.problem, BitPlan(MIXED, item["layers"]), of.truth, of.statistics)
+        if number % TOGETHER == 0:
             save()
+    save()
     for order in range(orders):
         drawn_plans = [] if once and order else entry["plans"][:trained]
         for item in [*own, *drawn_plans] if trained else []:

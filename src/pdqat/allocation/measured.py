@@ -4,9 +4,10 @@
     loss_k   = its loss, measured
     costs_k+1 = what fits the losses of single layers and of plan_1 ... plan_k best (`fitted`)
 
-until the cheapest plan is one that was measured, or MOST plans were. The measured plan within the budget that has the
-least loss is chosen. So it is never worse, on the samples that it is measured on, than the first plan, than the plan to
-start from, and than that with one layer changed, where these keep to the budget.
+until the cheapest plan is one that was measured, or MOST plans were. The proposed plan that has the least loss is
+chosen, so it is never worse than the first, on the samples that it is measured on. The plan to start from, and that
+with one layer changed, can have less: its weights were trained for its bits. It uses less of the budget too, and after
+a training for the new plan it is the worse one, so it is not among those that are chosen from.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,10 +15,9 @@ from dataclasses import dataclass, replace
 
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.fitted import Trial
-from pdqat.allocation.joint import counted, plan_cost
+from pdqat.allocation.joint import plan_cost
 from pdqat.allocation.offer import Offer
 from pdqat.allocation.program import Solution, cheapest_plan
-from pdqat.allocation.search import SAME
 from pdqat.batches import Batches
 from pdqat.precision import MIXED, BitPlan, Precision
 from pdqat.sensitivity.trials import loss_under
@@ -68,29 +68,13 @@ def choose(offered: Offer, budget: Budget, measure: Measure | None = None, tell:
         known[trial.key] = fitting[trial.key] = trial
         proposed.append(trial)
         solution = _cheapest(offered.fitted([*fitting.values()]), budget)
-    best = min((it for it in fitting.values() if _fits(offered, it, budget)), key=lambda it: it.loss)
-    precisions = _precisions(offered, best)
+    first = proposed or [fitting[trial.key]]
+    best = min(first, key=lambda it: it.loss)
+    precisions = {layer: best.changed.get(layer, offered.start[layer]) for layer in offered.costs}
     used, cost = budget.used_by(precisions, offered.sizes), plan_cost(offered.costs, precisions, offered.branches)
     chosen = Solution(precisions, cost, used, None, solution.next_budget)
-    first = proposed or [fitting[trial.key]]
     return Chosen(chosen, replace(offered, proposed=list(known.values())), best.loss, tuple(first))
 
 
 def _cheapest(offered: Offer, budget: Budget) -> Solution:
     return cheapest_plan(offered.costs, offered.sizes, budget, offered.branches)
-
-
-def _precisions(offered: Offer, trial: Trial) -> dict[str, Precision]:
-    """Of the layers that the budget counts."""
-    return {layer: trial.changed.get(layer, offered.start[layer]) for layer in offered.costs}
-
-
-def _fits(offered: Offer, trial: Trial, budget: Budget) -> bool:
-    """Whether every layer has one of its choices, the budget is kept, and a layer is left in low precision."""
-    precisions = _precisions(offered, trial)
-    uses = zip(budget.used_by(precisions, offered.sizes).amounts, budget.amounts, strict=True)
-    return (
-        all(it in offered.costs[layer] for layer, it in counted(precisions, precisions, offered.branches).items())
-        and all(used.number <= amount.number * (1 + SAME) for used, amount in uses)
-        and not offered.leaves_nothing_low(precisions)
-    )
