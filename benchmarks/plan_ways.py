@@ -19,6 +19,9 @@ Validation and test images, which no weight was trained on, are shared out anew 
 first row of a way: as many as `plans` has; the others: fewer), 355 others tell how good the plan is. The place is the
 part of the 200 random plans of the band that are better on these others.
 
+With --trained the plans that the usual judges choose by three of these ways are trained for a moment, as `plans` does,
+in three orders of the batches.
+
 Results go to results/plan_ways.json after every band; losses are kept in runs/plans.
 """
 
@@ -35,7 +38,7 @@ import torch.nn.functional as F
 from measure import RESULTS, commit, machine
 from plan_costs import CANDIDATES
 from plan_networks import FOLDER, Subject, encoder
-from plans import BANDS, drawn, limit
+from plans import BANDS, drawn, limit, loss_after_training
 
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.fitted import Trial, fitted
@@ -45,8 +48,9 @@ from pdqat.allocation.offer import Offer
 from pdqat.allocation.program import cheapest_plan
 from pdqat.disk import write_atomically
 from pdqat.errors import InputError
+from pdqat.experiments.statistics import Difference
 from pdqat.layers.modes import evaluating
-from pdqat.layers.sizes import layer_sizes
+from pdqat.layers.sizes import LayerSize, layer_sizes
 from pdqat.layers.transfer import with_plan
 from pdqat.precision import MIXED, BitPlan, Precision
 from pdqat.sensitivity.low_layers import low_layers, plan_of
@@ -57,6 +61,8 @@ RANDOM = 200
 SPLITS = 4
 OTHERS = 355
 JUDGES = (288, 144, 72)
+TO_TRAIN = ("solved", "corrected", "corrected, or one layer")
+ORDERS = 3
 
 Plan = dict[str, Precision]
 
@@ -205,48 +211,78 @@ WAYS: dict[str, Callable[[Search], None]] = {
 }
 
 
+def problem_of(of: Subject) -> tuple[Plan, dict[str, LayerSize]]:
+    """The plan to start from, and sizes."""
+    sizes = layer_sizes(of.problem.net)
+    start = {layer: plan_of(of.problem)[layer] for layer in low_layers(of.problem)}
+    return start, {layer: sizes[layer] for layer in start}
+
+
+def searched(losses: Losses, judges: np.ndarray, of: Subject, budget: Budget, name: str) -> tuple[Search, Plan, Plan]:
+    """By one of the ways, with the first plan and the one that it takes."""
+    start, sizes = problem_of(of)
+    blank = Offer("loss", {}, {layer: dict.fromkeys(CANDIDATES, 0.0) for layer in start}, sizes, start, [])
+    search = Search(losses, judges, blank, budget)
+    alone = search.single_layers(start)
+    search.offered = Offer("loss", {}, fitted(blank.costs, {}, start, alone), sizes, start, [], {}, alone)
+    solved = search.cheapest(search.offered)
+    search.measured.pop(tuple(solved.values()), None)  # it counts also where it is one of the offer's
+    search.offers = len(search.measured)
+    search.loss(solved)
+    WAYS[name](search)
+    return search, solved, search.best(0 if name == ONE_LAYER else search.offers)
+
+
 def run(seed: int, content: dict[str, Any]) -> None:
     of = encoder(seed)
-    losses = Losses(of, seed)
-    start = {layer: plan_of(of.problem)[layer] for layer in low_layers(of.problem)}
-    sizes = {layer: layer_sizes(of.problem.net)[layer] for layer in start}
+    losses, sizes = Losses(of, seed), problem_of(of)[1]
     for band, unit in BANDS.items():
         budget, rows = Budget.of(unit, limit(unit, sizes)), []
         plans = [
             {layer: Precision.parse(it) for layer, it in plan.items()} for plan in drawn(unit, sizes, RANDOM, seed)
         ]
-        count = len(losses(start))
+        count = len(losses(plans[0]))
         for split in range(SPLITS):
             order = np.arange(count) if split == 0 else np.random.default_rng(split).permutation(count)
             truth = order[-OTHERS:]
             random_losses = np.array([losses(plan)[truth].mean() for plan in plans])
-            for judges, (name, way) in itertools.product(JUDGES, WAYS.items()):
-                blank = Offer("loss", {}, {layer: dict.fromkeys(CANDIDATES, 0.0) for layer in start}, sizes, start, [])
-                search = Search(losses, order[:judges], blank, budget)
-                alone = search.single_layers(start)
-                costs = fitted(blank.costs, {}, start, alone)
-                search.offered = Offer("loss", {}, costs, sizes, start, [], {}, alone)
-                solved = search.cheapest(search.offered)
-                search.measured.pop(tuple(solved.values()), None)  # it counts also where it is one of the offer's
-                search.offers = len(search.measured)
-                search.loss(solved)
-                way(search)
-                best = search.best(0 if name == ONE_LAYER else search.offers)
+            for judges, name in itertools.product(JUDGES, WAYS):
+                search, solved, best = searched(losses, order[:judges], of, budget, name)
+                loss = float(losses(best)[truth].mean())
                 rows.append(
                     {
                         "split": split,
                         "judges": judges,
                         "way": name,
                         "measured": len(search.measured) - search.offers,
-                        "loss": float(losses(best)[truth].mean()),
+                        "loss": loss,
                         "first": float(losses(solved)[truth].mean()),
-                        "place": 100 * float((random_losses < losses(best)[truth].mean()).mean()),
+                        "place": 100 * float((random_losses < loss).mean()),
                     }
                 )
         losses.save()
         content["seeds"].setdefault(str(seed), {})[band] = rows
-        content["machine"] = {**machine(), "commit": commit()}
-        write_atomically(FILE, (json.dumps(content, indent=1) + "\n").encode())
+        keep(content)
+
+
+def train(seed: int, content: dict[str, Any]) -> None:
+    of = encoder(seed)
+    losses, sizes = Losses(of, seed), problem_of(of)[1]
+    known: dict[str, list[float]] = {}
+    for band, unit in BANDS.items():
+        for name in TO_TRAIN:
+            _, _, best = searched(losses, np.arange(JUDGES[0]), of, Budget.of(unit, limit(unit, sizes)), name)
+            text = " ".join(map(str, best.values()))
+            if text not in known:
+                known[text] = [loss_after_training(of, BitPlan(MIXED, best), order) for order in range(ORDERS)]
+            of_seed = content.setdefault("trained", {}).setdefault(str(seed), {})
+            of_seed.setdefault(band, {})[name] = known[text]
+            keep(content)
+
+
+def keep(content: dict[str, Any]) -> None:
+    content["machine"] = {**machine(), "commit": commit()}
+    write_atomically(FILE, (json.dumps(content, indent=1) + "\n").encode())
 
 
 def show(content: dict[str, Any], console: PlainConsole) -> None:
@@ -263,17 +299,29 @@ def show(content: dict[str, Any], console: PlainConsole) -> None:
             beyond = str(int((places > 10).sum()))
             table.add_row(name, str(len(mine)), *cells, beyond, f"{changes.mean():+.1f} ({changes.max():+.0f})")
         print_whole(console, table)
+    trained = [of_band for of_seed in content.get("trained", {}).values() for of_band in of_seed.values()]
+    table = new_table("encoder, after a short training")
+    for heading in ("way", "n", "loss", "minus the first plan's, %"):
+        table.add_column(heading, justify="left" if heading == "way" else "right")
+    for name in TO_TRAIN if trained else ():
+        means = [float(np.mean(of_band[name])) for of_band in trained]
+        first = [float(np.mean(of_band["solved"])) for of_band in trained]
+        pairs = [(100 * mean / other, 100.0) for mean, other in zip(means, first, strict=True)]
+        difference = "" if name == "solved" else str(Difference.of(pairs))
+        table.add_row(name, str(len(means)), f"{np.mean(means):.4f}", difference)
+    print_whole(console, table)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--trained", action="store_true", help="train plans that were chosen")
     parser.add_argument("--table", action="store_true", help="measure nothing")
     options = parser.parse_args()
     torch.set_num_threads(1)
     content: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {"seeds": {}}
     for seed in [] if options.table else options.seeds:
-        run(seed, content)
+        (train if options.trained else run)(seed, content)
     show(content, PlainConsole())
 
 

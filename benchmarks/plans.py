@@ -101,18 +101,19 @@ def loss_after_training(of: Subject, plan: BitPlan, order: int) -> float:
     return loss_under(problem, problem.net.only_plan("measure"), of.truth, of.statistics)
 
 
-def measure(of: Subject, entry: Entry, trained: int, orders: int, once: bool, save: Callable[[], None]) -> None:
+def measure(of: Subject, entry: Entry, options: argparse.Namespace, save: Callable[[], None]) -> None:
     """Every plan that is not measured yet, those of the predictions first; trainings in one order after another."""
     own = [entry["own"][name] for name in entry["own"]]
+    to_train = [entry["own"][name] for name in ("measured", *options.rankings) if name in entry["own"]]
     for number, item in enumerate([*own, *entry["plans"]], 1):
         if "loss" not in item:
             item["loss"] = loss_under(of.problem, BitPlan(MIXED, item["layers"]), of.truth, of.statistics)
         if number % TOGETHER == 0:
             save()
     save()
-    for order in range(orders):
-        drawn_plans = [] if once and order else entry["plans"][:trained]
-        for item in [*own, *drawn_plans] if trained else []:
+    for order in range(options.orders):
+        drawn_plans = [] if options.once and order else entry["plans"][: options.trained]
+        for item in [*to_train, *drawn_plans] if options.trained else []:
             losses = item.setdefault("trained", [])
             if len(losses) == order:
                 losses.append(loss_after_training(of, BitPlan(MIXED, item["layers"]), order))
@@ -171,7 +172,7 @@ def run(network: str, seed: int, options: argparse.Namespace, console: PlainCons
             kept["predicted"]["loss and pairs"] = [
                 with_pairs(tables["loss"], added, it["layers"]) for it in kept["plans"]
             ]
-        measure(of, kept, options.trained, options.orders, options.once, save)
+        measure(of, kept, options, save)
 
 
 def _count(pairs: list[tuple[Any, Any]]) -> int:
@@ -187,7 +188,13 @@ def main() -> None:
     parser.add_argument("--orders", type=count, default=3, help="trainings of each of these (default: 3)")
     parser.add_argument("--once", action="store_true", help="train random plans in one order of the batches only")
     parser.add_argument("--truth", type=count, default=2000, help="test images of CIFAR-10 (default: 2000)")
-    parser.add_argument("--rankings", nargs="+", choices=NAMES, default=NAMES, help="those to look at (default: all)")
+    parser.add_argument(
+        "--rankings",
+        nargs="+",
+        choices=NAMES,
+        default=NAMES,
+        help="those to measure, and whose plans to train (default: all)",
+    )
     parser.add_argument("--pairs", action="store_true", help="also measure pairs of layers together")
     parser.add_argument("--table", action="store_true", help="measure nothing")
     options = parser.parse_args()
