@@ -11,8 +11,8 @@ from plan_trained_costs import by_settled_multipliers, by_steps
 
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.joint import Costs
-from pdqat.allocation.measured import Measure, choose, measuring
 from pdqat.allocation.offer import Offer, offer
+from pdqat.allocation.proposals import Measure, choose, measuring
 from pdqat.layers.sizes import layer_sizes
 from pdqat.precision import BitPlan, Precision
 from pdqat.sensitivity.low_layers import low_layers, plan_of

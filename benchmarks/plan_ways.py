@@ -26,7 +26,6 @@ Results go to results/plan_ways.json after every band; losses are kept in runs/p
 """
 
 import argparse
-import heapq
 import itertools
 import json
 from collections.abc import Callable, Mapping
@@ -43,11 +42,10 @@ from plans import BANDS, drawn, limit, loss_after_training
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.fitted import Trial, fitted
 from pdqat.allocation.joint import plan_cost
-from pdqat.allocation.measured import choose
 from pdqat.allocation.offer import Offer
 from pdqat.allocation.program import cheapest_plan
+from pdqat.allocation.proposals import choose
 from pdqat.disk import write_atomically
-from pdqat.errors import InputError
 from pdqat.experiments.statistics import Difference
 from pdqat.layers.modes import evaluating
 from pdqat.layers.sizes import LayerSize, layer_sizes
@@ -97,6 +95,11 @@ class Search:
     def __init__(self, losses: Losses, judges: np.ndarray, offered: Offer, budget: Budget) -> None:
         self.losses, self.judges, self.offered, self.budget = losses, judges, offered, budget
         self.measured: dict[tuple[Precision, ...], float] = {}
+        (amount,) = budget.amounts
+        self.most = amount.limit(offered.sizes) * (1 + 1e-9)
+        self.uses = {
+            (layer, it): amount.used_by(offered.sizes[layer], it) for layer in offered.sizes for it in CANDIDATES
+        }
         self.offers = 0
         """So many of these, the first, were measured for the offer."""
 
@@ -109,8 +112,7 @@ class Search:
 
     def fits(self, plan: Plan) -> bool:
         """Whether it keeps to the budget."""
-        uses = zip(self.budget.used_by(plan, self.offered.sizes).amounts, self.budget.amounts, strict=True)
-        return all(used.number <= most.number * (1 + 1e-9) for used, most in uses)
+        return sum(self.uses[option] for option in plan.items()) <= self.most
 
     def best(self, besides: int) -> Plan:
         """Of those that were measured and fit, besides the first so many."""
@@ -128,24 +130,15 @@ class Search:
 
 
 def cheapest_plans(search: Search, count: int) -> None:
-    """Each next one by parting what is left: like the plan in the first layers, unlike it in the next."""
-    numbers = itertools.count()
-
-    def solved(costs: Mapping[str, Mapping[Precision, float]]) -> None:
-        try:
-            solution = cheapest_plan(costs, search.offered.sizes, search.budget)
-        except InputError:  # nothing is left in this part
-            return
-        heapq.heappush(heap, (solution.cost, next(numbers), solution.precisions, costs))
-
-    heap: list[Any] = []
-    solved(search.offered.costs)
-    for _ in range(count):
-        _, _, plan, costs = heapq.heappop(heap)
-        search.loss(plan)
-        for layer in plan:
-            solved({**costs, layer: {it: cost for it, cost in costs[layer].items() if it != plan[layer]}})
-            costs = {**costs, layer: {plan[layer]: costs[layer][plan[layer]]}}
+    """Of all that there are, in this order of layers."""
+    costs, cost, use = search.offered.costs, np.zeros(1), np.zeros(1)
+    for layer, row in costs.items():
+        cost = np.add.outer(cost, list(row.values())).ravel()
+        use = np.add.outer(use, [search.uses[layer, it] for it in row]).ravel()
+    cost[use > search.most] = np.inf
+    near = np.argpartition(cost, count)[:count]
+    for taken in np.array(np.unravel_index(near, [len(row) for row in costs.values()])).T:
+        search.loss({layer: list(row)[option] for (layer, row), option in zip(costs.items(), taken, strict=True)})
 
 
 def exchanges(search: Search, count: int) -> None:

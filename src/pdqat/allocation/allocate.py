@@ -8,9 +8,9 @@ from rich.table import Table
 
 from pdqat.allocation.budget import Budget, Unit
 from pdqat.allocation.choices import CANDIDATES, Allowed, Bits
-from pdqat.allocation.measured import Chosen, Measure, choose, measuring
 from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.program import Solution
+from pdqat.allocation.proposals import Chosen, Measure, choose, measuring
 from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.precision import MIXED, Precision
@@ -86,8 +86,11 @@ class Allocation:
         if any(amount.unit is Unit.PERCENT for amount in self.budget.amounts):
             lines.append("per cent of what the weights of these layers take in float32, 32 bits each")
         if solution.next_budget is not None:
-            cost = "" if solution.next_cost is None else f"costs {solution.next_cost:.4g} and "
-            lines.append(f"the next better plan {cost}takes {solution.next_budget.rounded_up()}, as predicted")
+            takes = f"takes {solution.next_budget.rounded_up()}"
+            if solution.next_cost is None:
+                lines.append(f"the next plan that is predicted to be better {takes}")
+            else:
+                lines.append(f"the next better plan costs {solution.next_cost:.4g} and {takes}")
         return "\n".join(lines)
 
 
@@ -135,7 +138,7 @@ def allocate(
 
     A layer's predicted cost at a precision is what the task loss rises by when this layer alone has it, measured on the
     given batches. The cheapest plan is solved for exactly; its own loss is measured and corrects the costs, until they
-    propose nothing new, and the measured plan of the least loss is chosen: see `pdqat.allocation.measured`. By another
+    propose nothing new, and the measured plan of the least loss is chosen: see `pdqat.allocation.proposals`. By another
     ranking a cost is a price (the layer's multiplier, or what that ranking says) times the distance that the layer
     would have, and the cheapest plan is chosen unmeasured: faster, and worse. See `pdqat.allocation.prices`.
 

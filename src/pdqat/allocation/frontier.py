@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from pdqat.allocation.budget import Amount, Budget, Unit, plan_uses
 from pdqat.allocation.measure import measure_under
-from pdqat.allocation.measured import choose, measuring
 from pdqat.allocation.offer import Offer
 from pdqat.allocation.program import Solution
+from pdqat.allocation.proposals import choose, measuring
 from pdqat.batches import Batches, check_repeatable
 from pdqat.metric import Metric
 from pdqat.precision import DROPPED, MIXED, BitPlan
 from pdqat.task import Problem
+from pdqat.terminal import Tell, not_told
 
 POINTS = 9
 
@@ -31,13 +32,16 @@ class Point:
     """Of the low-precision view, by the metric."""
 
 
-def frontier(problem: Problem, offered: Offer, training: Batches, batches: Batches) -> list[Point]:
+def frontier(
+    problem: Problem, offered: Offer, training: Batches, batches: Batches, tell: Tell = not_told
+) -> list[Point]:
     """The plans that are chosen at budgets in even ratios from the smallest to the largest, each once."""
     for name, loader in (("training", training), ("batches", batches)):
         check_repeatable(loader, name)  # every plan of the curve is measured on them
     solutions: dict[float, Solution] = {}
     measure = measuring(problem, batches)
-    for amount in _amounts(offered):
+    for done, amount in enumerate(_amounts(offered)):
+        tell(done, POINTS)
         chosen = choose(offered, Budget.of(Unit.BITS, amount), measure)
         offered, solution = chosen.offer, chosen.solution
         if not offered.leaves_nothing_low(solution.precisions):

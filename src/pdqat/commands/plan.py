@@ -14,8 +14,8 @@ from pdqat.allocation.choices import candidates_in
 from pdqat.allocation.frontier import frontier
 from pdqat.allocation.frontier_file import write_frontier
 from pdqat.allocation.measure import STATISTICS_BATCHES
-from pdqat.allocation.measured import measuring
 from pdqat.allocation.offer import Offer, offer
+from pdqat.allocation.proposals import measuring
 from pdqat.batches import limited
 from pdqat.config.presets import config_of
 from pdqat.config.trained import Trained
@@ -28,6 +28,8 @@ from pdqat.runs.offer_file import read_offer, write_offer
 from pdqat.runs.plan_file import PlanModel, write_plan
 from pdqat.sensitivity import held_out
 from pdqat.terminal import PlainConsole, counting, print_whole
+
+BUDGETS = "budgets planned for"
 
 
 def run(options: argparse.Namespace) -> None:
@@ -50,7 +52,9 @@ def run(options: argparse.Namespace) -> None:
     offered = _measured(options, bits, trained)
     training = list(islice(trained.loaders.training, STATISTICS_BATCHES))
     judges = list(limited(trained.loaders.validation, options.images))
-    write_frontier(frontier(trained.problem, offered, training, judges), curve, PlainConsole())
+    with counting(BUDGETS) as tell:
+        points = frontier(trained.problem, offered, training, judges, tell)
+    write_frontier(points, curve, PlainConsole())
 
 
 def _asked(options: argparse.Namespace, bits: list[str]) -> dict[str, Any]:

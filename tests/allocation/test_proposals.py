@@ -16,9 +16,9 @@ from pdqat.allocation.budget import Amount, Budget, Unit, plan_uses
 from pdqat.allocation.fitted import Trial, fitted
 from pdqat.allocation.frontier import frontier
 from pdqat.allocation.joint import Branches
-from pdqat.allocation.measured import MOST, Chosen, choose, measuring
 from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.program import cheapest_plan
+from pdqat.allocation.proposals import MOST, Chosen, choose, measuring
 from pdqat.errors import InputError
 from pdqat.layers.sizes import LayerSize
 from pdqat.precision import DROPPED, FULL, MIXED, BitPlan, Precision

@@ -1,8 +1,8 @@
-"""The plan within a budget by costs that are corrected by what their own plans are measured to lose.
+"""Costs propose plans within a budget, and measuring decides.
 
-    plan_k   = the cheapest within the budget by costs_k                            (`program`)
-    loss_k   = its loss, measured
-    costs_k+1 = what fits the losses of single layers and of plan_1 ... plan_k best (`fitted`)
+    plan_k      the cheapest within the budget by costs_k                             (`program`)
+    loss_k      its loss, measured
+    costs_k+1   what fits the losses of single layers and of plan_1 ... plan_k best   (`fitted`)
 
 until the cheapest plan is one that was measured, or MOST plans were. The proposed plan that has the least loss is
 chosen, so it is never worse than the first, on the samples that it is measured on. The plan to start from, and that
@@ -60,20 +60,19 @@ def choose(offered: Offer, budget: Budget, measure: Measure | None = None, tell:
     proposed: list[Trial] = []
     while len(proposed) < MOST:
         changed = {layer: it for layer, it in solution.precisions.items() if it != offered.start[layer]}
-        trial = Trial(changed, 0.0)
-        if trial.key in fitting or offered.leaves_nothing_low(solution.precisions):
+        key = frozenset(changed.items())
+        if key in fitting or offered.leaves_nothing_low(solution.precisions):
             break
         tell(len(proposed), MOST)
-        trial = known.get(trial.key) or Trial(changed, measure(offered.plan(solution.precisions)))
-        known[trial.key] = fitting[trial.key] = trial
-        proposed.append(trial)
+        known[key] = fitting[key] = known.get(key) or Trial(changed, measure(offered.plan(solution.precisions)))
+        proposed.append(known[key])
         solution = _cheapest(offered.fitted([*fitting.values()]), budget)
-    first = proposed or [fitting[trial.key]]
-    best = min(first, key=lambda it: it.loss)
+    proposed = proposed or [fitting[key]]  # the first is a plan with one layer changed
+    best = min(proposed, key=lambda it: it.loss)
     precisions = {layer: best.changed.get(layer, offered.start[layer]) for layer in offered.costs}
     used, cost = budget.used_by(precisions, offered.sizes), plan_cost(offered.costs, precisions, offered.branches)
     chosen = Solution(precisions, cost, used, None, solution.next_budget)
-    return Chosen(chosen, replace(offered, proposed=list(known.values())), best.loss, tuple(first))
+    return Chosen(chosen, replace(offered, proposed=list(known.values())), best.loss, tuple(proposed))
 
 
 def _cheapest(offered: Offer, budget: Budget) -> Solution:
