@@ -274,6 +274,11 @@ def train(seed: int, content: dict[str, Any]) -> None:
 
 
 def keep(content: dict[str, Any]) -> None:
+    """Beside what another process has kept meanwhile."""
+    known: dict[str, Any] = json.loads(FILE.read_text()) if FILE.exists() else {}
+    for kind, of_kind in known.items():
+        if kind != "machine":
+            content[kind] = {**of_kind, **content.get(kind, {})}
     content["machine"] = {**machine(), "commit": commit()}
     write_atomically(FILE, (json.dumps(content, indent=1) + "\n").encode())
 
