@@ -6,8 +6,8 @@
 
 until the cheapest plan is one that was measured, or MOST plans were. The proposed plan that has the least loss is
 chosen, so it is never worse than the first, on the samples that it is measured on. The plan to start from, and that
-with one layer changed, can have less: its weights were trained for its bits. It uses less of the budget too, and after
-a training for the new plan it is the worse one, so it is not among those that are chosen from.
+with one layer changed, can have less: its weights were trained for its bits. It uses less of the budget too, and was no
+better after a training for the new plan (docs/results/plans.md), so it is not among those that are chosen from.
 """
 
 from collections.abc import Callable, Mapping
