@@ -4,13 +4,15 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import combinations
+from typing import Any
 
 from plan_networks import Subject
 from plan_trained_costs import by_settled_multipliers, by_steps
 
-from pdqat.allocation.calibration import combined, fitted_weights
+from pdqat.allocation.budget import Budget
 from pdqat.allocation.joint import Costs
-from pdqat.allocation.offer import offer
+from pdqat.allocation.offer import Offer, offer
+from pdqat.allocation.proposals import Measure, choose, measuring
 from pdqat.layers.sizes import layer_sizes
 from pdqat.precision import BitPlan, Precision
 from pdqat.sensitivity.low_layers import low_layers, plan_of
@@ -19,10 +21,6 @@ from pdqat.sensitivity.trials import loss_under
 CANDIDATES = [Precision(bits, bits) for bits in (1, 2, 4, 8)]
 BY_RANKING = ("dual", "hessian", "gradient", "loss", "only-low", "only-high", "distance", "random")
 NAMES = (*BY_RANKING, "size", "lsq steps", "settled")
-FITTED = 20
-"""So many measured plans the calibrated combination is fitted on."""
-TO_COMBINE = ("dual", "loss", "distance", "only-low", "gradient", "hessian")
-
 Table = dict[str, dict[str, float]]
 """By layer and precision, as files hold them."""
 
@@ -97,12 +95,26 @@ def total(costs: Table, layers: Mapping[str, str]) -> float:
     return sum(of_layer[layers[layer]] for layer, of_layer in costs.items())
 
 
-def calibrated(tables: Mapping[str, Table], plans: list[dict[str, str]], losses: list[float]) -> Table:
-    """The combination that fits these plans best."""
-    parsed = {name: as_costs(tables[name]) for name in TO_COMBINE if name in tables}
-    precisions = [{layer: Precision.parse(bits) for layer, bits in plan.items()} for plan in plans]
-    weights = fitted_weights(parsed, precisions, losses)
-    return as_text(combined(parsed, weights))
+def proposing(subject: Subject) -> tuple[Offer, Measure, float]:
+    """What the tool measures of single layers, how it measures plans, and the seconds that the first took."""
+    started = time.process_time()
+    samples = sum(len(target) for _, target in subject.judges)
+    offered = offer(subject.problem, subject.judges, bits=CANDIDATES, samples=samples)
+    return offered, measuring(subject.problem, subject.judges), time.process_time() - started
+
+
+def proposed(offered: Offer, measure: Measure, budget: Budget) -> dict[str, Any]:
+    """The tool's own plan within a budget, and the costs that fit all that was measured for it."""
+    started = time.process_time()
+    chosen = choose(offered, budget, measure)
+    fit = offered.fitted([*offered.alone, *chosen.proposed])
+    return {
+        "seconds": time.process_time() - started,
+        "losses": [trial.loss for trial in chosen.proposed],
+        "loss": chosen.loss,
+        "layers": {layer: str(it) for layer, it in chosen.solution.precisions.items()},
+        "costs": as_text(fit.costs),
+    }
 
 
 def as_costs(table: Table) -> dict[str, dict[Precision, float]]:

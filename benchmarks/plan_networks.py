@@ -29,6 +29,7 @@ BITS = 2
 IMAGES = 10_000
 EPOCHS = 4
 """On CIFAR-10: enough for networks far above chance, which is what plans are told apart on."""
+DIGITS_EPOCHS = 40
 JUDGES = 512
 """Images of validation that rankings see."""
 SHORT = 2000
@@ -49,6 +50,7 @@ class Subject:
     judges: Pairs
     truth: Pairs
     lr: float
+    training: str
 
 
 class RowEncoder(nn.Module):
@@ -115,7 +117,7 @@ def encoder(seed: int) -> Subject:
             untrained,
             training,
             validation=judges,
-            epochs=40,
+            epochs=DIGITS_EPOCHS,
             lr=5e-3,
             schedule=usual.schedule,
             out=out,
@@ -123,11 +125,12 @@ def encoder(seed: int) -> Subject:
             progress=False,
         )
     problem = load(out, RowEncoder())
-    return Subject(problem.eval(), training[:STATISTICS_BATCHES], 2 * training, judges, truth, 1e-3)
+    how = f"{DIGITS_EPOCHS} epochs of {len(rows) - held:,} digits"
+    return Subject(problem.eval(), training[:STATISTICS_BATCHES], 2 * training, judges, truth, 1e-3, how)
 
 
 def built_in(model: str, seed: int, truth: int) -> Subject:
-    """A model of the package on CIFAR-10."""
+    """A model of the package on CIFAR-10. A finished run that is put into its folder serves in place of a training."""
     run = Run(FOLDER / f"{model}-{seed}")
     options = f"--data cifar10 --model {model} --bits {BITS} --train-images {IMAGES} --epochs {EPOCHS} --threads 1"
     train(run, [*options.split(" "), "--seed", str(seed)])
@@ -142,6 +145,7 @@ def built_in(model: str, seed: int, truth: int) -> Subject:
         list(limited(loaders.validation, JUDGES)),
         list(limited(loaders.test, truth)),
         1e-3,
+        f"{trained.config.epochs} epochs of {trained.config.train_images or 'all'} training images",
     )
 
 

@@ -13,10 +13,10 @@ test images by its loss after
 
 and every prediction (`plan_costs`) is compared with that: Spearman's rank correlation over all plans, and over the best
 fifth of them; and where its own plan, the cheapest in the band by its costs, stands among the random ones (0 % is
-better than all). Predictions see validation images only. The calibrated combination is fitted on 20 of the measured
-plans, drawn first, measured on validation images too, which are then left out of its own judgement.
+better than all). Predictions see validation images only. `measured` is what `pdqat plan` does: single layers' losses
+propose a plan, its loss is measured and corrects them, until no new plan is proposed.
 
-Results go to results/plans.json after every plan, so that it can be stopped and continued.
+Results go to results/plans.json after every TOGETHER plans and every training, so that it can be stopped and continued.
 """
 
 import argparse
@@ -30,13 +30,13 @@ import torch
 from measure import RESULTS, commit, machine
 from plan_costs import (
     CANDIDATES,
-    FITTED,
     NAMES,
     Table,
     as_costs,
-    calibrated,
     pairwise,
     predictions,
+    proposed,
+    proposing,
     timed,
     total,
     with_pairs,
@@ -45,7 +45,7 @@ from plan_networks import NETWORKS, Subject, subject
 from plan_table import show
 
 from pdqat import fit
-from pdqat.allocation.budget import Amount, Budget, Unit, plan_uses
+from pdqat.allocation.budget import Budget, Unit, plan_uses
 from pdqat.allocation.program import cheapest_plan
 from pdqat.disk import write_atomically
 from pdqat.flags.arguments import count
@@ -60,6 +60,7 @@ BANDS = {"bits": Unit.BITS, "BOPs": Unit.BOPS}
 MIDDLE = Precision(3, 3)
 BELOW = 0.05
 DRAWS = 200_000
+TOGETHER = 50
 
 Entry = dict[str, Any]
 
@@ -100,28 +101,26 @@ def loss_after_training(of: Subject, plan: BitPlan, order: int) -> float:
     return loss_under(problem, problem.net.only_plan("measure"), of.truth, of.statistics)
 
 
-def measure(of: Subject, entry: Entry, trained: int, orders: int, once: bool, save: Callable[[], None]) -> None:
+def measure(of: Subject, entry: Entry, options: argparse.Namespace, save: Callable[[], None]) -> None:
     """Every plan that is not measured yet, those of the predictions first; trainings in one order after another."""
     own = [entry["own"][name] for name in entry["own"]]
-    for number, item in enumerate([*own, *entry["plans"]]):
-        plan = BitPlan(MIXED, item["layers"])
+    to_train = [entry["own"][name] for name in ("measured", *options.rankings) if name in entry["own"]]
+    for number, item in enumerate([*own, *entry["plans"]], 1):
         if "loss" not in item:
-            item["loss"] = loss_under(of.problem, plan, of.truth, of.statistics)
+            item["loss"] = loss_under(of.problem, BitPlan(MIXED, item["layers"]), of.truth, of.statistics)
+        if number % TOGETHER == 0:
             save()
-        if len(own) <= number < len(own) + FITTED and "validation" not in item:
-            item["validation"] = loss_under(of.problem, plan, of.judges, of.statistics)
-            save()
-    for order in range(orders):
-        drawn_plans = [] if once and order else entry["plans"][:trained]
-        for item in [*own, *drawn_plans] if trained else []:
+    save()
+    for order in range(options.orders):
+        drawn_plans = [] if options.once and order else entry["plans"][: options.trained]
+        for item in [*to_train, *drawn_plans] if options.trained else []:
             losses = item.setdefault("trained", [])
             if len(losses) == order:
                 losses.append(loss_after_training(of, BitPlan(MIXED, item["layers"]), order))
                 save()
 
 
-def cheapest(table: Table, unit: Unit, sizes: Mapping[str, LayerSize]) -> dict[str, str]:
-    budget = Budget((Amount(unit, limit(unit, sizes)),))
+def cheapest(table: Table, sizes: Mapping[str, LayerSize], budget: Budget) -> dict[str, str]:
     return {layer: str(it) for layer, it in cheapest_plan(as_costs(table), sizes, budget).precisions.items()}
 
 
@@ -139,6 +138,7 @@ def run(network: str, seed: int, options: argparse.Namespace, console: PlainCons
         keep(name, entry)
 
     entry["machine"] = {**machine(), "commit": commit()}
+    entry["training"] = of.training
     entry["images"] = {"judges": _count(of.judges), "truth": _count(of.truth), "statistics": _count(of.statistics)}
     for by, make in predictions(of).items():
         if by not in entry["tables"] and by in options.rankings:
@@ -154,23 +154,25 @@ def run(network: str, seed: int, options: argparse.Namespace, console: PlainCons
     sizes = {layer: layer_sizes(of.problem.net)[layer] for layer in low_layers(of.problem)}
     for band, unit in BANDS.items():
         kept = entry["bands"].setdefault(band, {"own": {}, "plans": []})
-        new = drawn(unit, sizes, options.plans, seed)
+        new, budget = drawn(unit, sizes, options.plans, seed), Budget.of(unit, limit(unit, sizes))
         kept["plans"] += [{"layers": plan} for plan in new[len(kept["plans"]) :]]
+        if "measured" not in kept:
+            offered, loss, seconds = proposing(of)
+            kept["measured"] = proposed(offered, loss, budget)
+            kept["measured"]["seconds"] += seconds
+            save()
         for by, table in tables.items():
-            add_own(kept, by, cheapest(table, unit, sizes))
+            add_own(kept, by, cheapest(table, sizes, budget))
+        add_own(kept, "measured", kept["measured"]["layers"])
         console.print(f"{name}: {band}, {len(kept['plans'])} plans")
-        measure(of, kept, 0, 0, False, save)
-        first = kept["plans"][:FITTED]
-        kept["calibrated"] = calibrated(tables, [it["layers"] for it in first], [it["validation"] for it in first])
-        judged = {**tables, "calibrated": kept["calibrated"]}
+        judged = {**tables, "measured": kept["measured"]["costs"]}
         kept["predicted"] = {by: [total(it, plan["layers"]) for plan in kept["plans"]] for by, it in judged.items()}
         if "pairs" in entry:
             added = entry["pairs"]["added"]
             kept["predicted"]["loss and pairs"] = [
                 with_pairs(tables["loss"], added, it["layers"]) for it in kept["plans"]
             ]
-        add_own(kept, "calibrated", cheapest(kept["calibrated"], unit, sizes))
-        measure(of, kept, options.trained, options.orders, options.once, save)
+        measure(of, kept, options, save)
 
 
 def _count(pairs: list[tuple[Any, Any]]) -> int:
@@ -186,7 +188,13 @@ def main() -> None:
     parser.add_argument("--orders", type=count, default=3, help="trainings of each of these (default: 3)")
     parser.add_argument("--once", action="store_true", help="train random plans in one order of the batches only")
     parser.add_argument("--truth", type=count, default=2000, help="test images of CIFAR-10 (default: 2000)")
-    parser.add_argument("--rankings", nargs="+", choices=NAMES, default=NAMES, help="those to look at (default: all)")
+    parser.add_argument(
+        "--rankings",
+        nargs="+",
+        choices=NAMES,
+        default=NAMES,
+        help="those to measure, and whose plans to train (default: all)",
+    )
     parser.add_argument("--pairs", action="store_true", help="also measure pairs of layers together")
     parser.add_argument("--table", action="store_true", help="measure nothing")
     options = parser.parse_args()

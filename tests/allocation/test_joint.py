@@ -129,7 +129,8 @@ def test_the_cost_of_dropping_is_what_the_loss_rises_by() -> None:
     own = dict(offered.before)
     dropped = {**own, "up": DROPPED, "down": DROPPED}
     rises = loss_under(each, BitPlan("mixed", dropped), [(X, Y)]) - loss_under(each, BitPlan("mixed", own), [(X, Y)])
-    assert plan_cost(offered.costs, dropped) - plan_cost(offered.costs, own) == pytest.approx(rises, abs=1e-6)
+    costs = [plan_cost(offered.costs, plan, offered.branches) for plan in (dropped, own)]
+    assert costs[0] - costs[1] == pytest.approx(rises, abs=1e-6)
 
 
 @pytest.mark.parametrize(

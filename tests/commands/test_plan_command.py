@@ -115,6 +115,28 @@ def test_another_budget_later_is_solved_from_what_was_measured_before(
     assert f"from the measurements in {run.offer_file}" in capsys.readouterr().out
 
 
+def test_plans_are_measured_and_what_was_measured_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = finished_run(tmp_path / "run", layer_tolerance=0.2)
+    plan = planned(run, tmp_path / "plan.toml", "--budget", "2.5 bits")
+    said = capsys.readouterr().out
+    kept = json.loads(run.offer_file.read_text())
+    losses = [trial["loss"] for trial in kept["proposed"]]
+    assert f"{len(losses)} proposed plan" in said
+    assert f"measured; the first, by single layers alone, has the loss {losses[0]:.4g}" in said
+    trials = [*kept["alone"], *kept["proposed"]]
+    changed = {layer: str(it) for layer, it in plan.items() if str(it) != kept["before"][layer]}
+    (loss,) = [trial["loss"] for trial in trials if trial["changed"] == changed]
+    assert loss <= losses[0]
+    assert f"loss {loss:.4g} without training, using" in said
+    assert f"loss {loss:.4g} without training, by loss" in (tmp_path / "plan.toml").read_text()
+    monkeypatch.setattr(Trained, "open_finished", lambda *_: pytest.fail("it opened the model again"))
+    assert planned(run, tmp_path / "again.toml", "--budget", "2.5 bits") == plan
+    assert f"loss {loss:.4g} without training, using" in capsys.readouterr().out
+    assert json.loads(run.offer_file.read_text()) == kept
+
+
 def test_a_plan_for_a_target_has_only_bits_that_it_runs(tmp_path: Path) -> None:
     """DoReFa's codes of 8 bits are no signed bytes."""
     run = finished_run(tmp_path / "run", layer_tolerance=0.2, quantizer="dorefa")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pdqat.allocation.fitted import Trial
 from pdqat.allocation.offer import Offer
 from pdqat.allocation.prices import Price
 from pdqat.errors import InputError
@@ -27,6 +28,8 @@ names = st.text(min_size=1, max_size=8)
 def offers(draw: st.DrawFn) -> Offer:
     layers = draw(st.lists(names, min_size=1, max_size=4, unique=True))
     counted = draw(st.lists(st.sampled_from(layers), unique=True))
+    changes = st.dictionaries(st.sampled_from(counted), precisions) if counted else st.just({})
+    trials = st.lists(st.builds(Trial, changes, amounts), max_size=3)
     return Offer(
         draw(names),
         {it: Price(draw(amounts), draw(amounts), draw(amounts | st.just(math.inf))) for it in counted},
@@ -34,6 +37,8 @@ def offers(draw: st.DrawFn) -> Offer:
         {it: LayerSize(draw(st.integers(1, 10**9)), draw(st.integers(0, 10**12))) for it in counted},
         {it: draw(precisions) for it in layers},
         [it for it in layers if it not in counted],
+        alone=draw(trials),
+        proposed=draw(trials),
     )
 
 
@@ -91,6 +96,9 @@ def test_an_edited_file_is_refused(tmp_path: Path) -> None:
         ({"sizes": {}}, "does not speak of the same layers"),
         ({"branches": {"a": []}}, "it drops layers that it does not offer to drop"),
         ({"branches": {"elsewhere": ["a"]}}, "it drops layers that it does not offer to drop"),
+        ({"alone": [{"changed": {"elsewhere": "2"}, "loss": 0.5}]}, "it changes layers that it does not offer"),
+        ({"proposed": [{"changed": {"a": "9"}, "loss": 0.5}]}, "bits must be from 1 to 8"),
+        ({"proposed": [{"changed": {"a": "2"}}]}, "missing required field `loss`"),
     ],
 )
 def test_a_file_of_another_form_is_refused(tmp_path: Path, change: dict[str, object], sentence: str) -> None:

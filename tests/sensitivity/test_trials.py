@@ -8,9 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pdqat import Lagrangian, TaskProblem, allocate, prepare
-from pdqat.allocation.prices import predict_by_loss
+from pdqat.allocation.offer import offer
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity import RANKINGS
+from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.trials import candidate_losses, loss_under
 
 BITS = [Precision(bits, bits) for bits in (1, 2, 4)]
@@ -42,8 +43,9 @@ def loss_of(model: Chain, x: Tensor, y: Tensor, **precisions: Precision) -> floa
 
 def test_each_candidate_is_measured_with_all_others_as_they_are() -> None:
     problem, model, x, y = made()
-    losses = candidate_losses(problem, [(x[:30], y[:30]), (x[30:], y[30:])], {"b": BITS, "c": BITS})
-    two = Precision(2, 2)
+    batches, two = [(x[:30], y[:30]), (x[30:], y[30:])], Precision(2, 2)
+    as_it_is, losses = candidate_losses(problem, batches, plan_of(problem), {"b": BITS, "c": BITS})
+    assert as_it_is == pytest.approx(loss_of(model, x, y, b=two, c=two), rel=1e-5)
     for bits in BITS:
         assert losses["b"][bits] == pytest.approx(loss_of(model, x, y, b=bits, c=two), rel=1e-5)
         assert losses["c"][bits] == pytest.approx(loss_of(model, x, y, b=two, c=bits), rel=1e-5)
@@ -52,14 +54,16 @@ def test_each_candidate_is_measured_with_all_others_as_they_are() -> None:
 def test_it_tells_which_layer_it_is_at() -> None:
     problem, _, x, y = made()
     told: list[tuple[int, int]] = []
-    candidate_losses(problem, [(x, y)], {"b": BITS, "c": BITS}, lambda done, total: told.append((done, total)))
+    choices = {"b": BITS, "c": BITS}
+    candidate_losses(problem, [(x, y)], plan_of(problem), choices, lambda done, total: told.append((done, total)))
     assert told == [(0, 2), (1, 2)]
 
 
 def test_costs_are_what_the_loss_is_above_the_layers_least() -> None:
     problem, _, x, y = made()
     choices = {"b": BITS, "c": BITS}
-    losses, costs = candidate_losses(problem, [(x, y)], choices), predict_by_loss(problem, [(x, y)], choices).costs
+    _, losses = candidate_losses(problem, [(x, y)], plan_of(problem), choices)
+    costs = offer(problem, [(x, y)], bits=BITS).costs
     for layer in choices:
         assert min(costs[layer].values()) == 0
         for bits in BITS[1:]:

@@ -1,7 +1,7 @@
 """`allocate`: the plan with the least predicted cost within a budget."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.table import Table
@@ -9,15 +9,17 @@ from rich.table import Table
 from pdqat.allocation.budget import Budget, Unit
 from pdqat.allocation.choices import CANDIDATES, Allowed, Bits
 from pdqat.allocation.offer import Offer, offer
-from pdqat.allocation.program import Solution, cheapest_plan
+from pdqat.allocation.program import Solution
+from pdqat.allocation.proposals import Chosen, Measure, choose, measuring
 from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.precision import MIXED, Precision
-from pdqat.sensitivity import BY_LOSS, SAMPLES
+from pdqat.sensitivity import BY_LOSS, SAMPLES, held_out
 from pdqat.task import Problem
-from pdqat.terminal import as_text, counting, new_table
+from pdqat.terminal import Tell, as_text, counting, new_table, not_told
 
 MEASURED = "layers measured"
+PROPOSED = "plans measured, at most"
 FLOOR = "*: the mean multiplier, for bits that take the layer out of its tolerance"
 BY_DISTANCE = "no multiplier is above 0: all layers have the same price, and distances decide"
 
@@ -27,21 +29,34 @@ class Allocation:
     """A plan within a budget: give it to `problem.under_plan`, or print it."""
 
     budget: Budget
-    solution: Solution
-    offer: Offer
+    chosen: Chosen
+    measure: Measure | None = field(default=None, repr=False, compare=False)
+    """What else is measured for another budget."""
 
     @classmethod
-    def within(cls, budget: str | Budget, offered: Offer) -> "Allocation":
-        """The cheapest plan of an offer within a budget; nothing is measured."""
+    def within(
+        cls, budget: str | Budget, offered: Offer, measure: Measure | None = None, tell: Tell = not_told
+    ) -> "Allocation":
+        """The plan of an offer within a budget: the cheapest, or with a way to measure the best of what it proposes."""
         limit = budget if isinstance(budget, Budget) else Budget.parse(budget)
-        solution = cheapest_plan(offered.costs, offered.sizes, limit, offered.branches)
-        if offered.leaves_nothing_low(solution.precisions):
+        chosen = choose(offered, limit, measure, tell)
+        if offered.leaves_nothing_low(chosen.solution.precisions):
             raise InputError(f"within {limit} every layer would be dropped; give a larger budget, or pin a layer")
-        return cls(limit, solution, offered)
+        return cls(limit, chosen, measure)
 
     def again(self, budget: str | Budget) -> "Allocation":
-        """The cheapest plan within another budget, from the same measurements."""
-        return Allocation.within(budget, self.offer)
+        """The plan within another budget, from the same measurements; the problem has to be as it was."""
+        return Allocation.within(budget, self.offer, self.measure)
+
+    @property
+    def solution(self) -> Solution:
+        """The precisions that were chosen, their predicted cost and what they use."""
+        return self.chosen.solution
+
+    @property
+    def offer(self) -> Offer:
+        """What was chosen from, and what was measured."""
+        return self.chosen.offer
 
     @property
     def name(self) -> str:
@@ -56,15 +71,26 @@ class Allocation:
     def __str__(self) -> str:
         return as_text([plan_table([self]), *about_prices(self.offer), self.about()])
 
+    def cost(self) -> str:
+        """The loss, or where plans are not measured the predicted cost."""
+        loss = self.chosen.loss
+        return f"predicted cost {self.solution.cost:.4g}" if loss is None else f"loss {loss:.4g} without training"
+
     def about(self) -> str:
-        """Cost and use, and what the next better plan would take."""
-        solution = self.solution
-        lines = [f"predicted cost {solution.cost:.4g}, using {solution.used} of {self.budget}"]
+        """Cost and use, what was measured for it, and what the next better plan would take."""
+        solution, proposed = self.solution, self.chosen.proposed
+        lines = [f"{self.cost()}, using {solution.used} of {self.budget}"]
+        if proposed:
+            plans = "1 proposed plan" if len(proposed) == 1 else f"{len(proposed)} proposed plans"
+            lines.append(f"{plans} measured; the first, by single layers alone, has the loss {proposed[0].loss:.4g}")
         if any(amount.unit is Unit.PERCENT for amount in self.budget.amounts):
             lines.append("per cent of what the weights of these layers take in float32, 32 bits each")
         if solution.next_budget is not None:
-            better = f"the next better plan costs {solution.next_cost:.4g}"
-            lines.append(f"{better} and takes {solution.next_budget.rounded_up()}")
+            takes = f"takes {solution.next_budget.rounded_up()}"
+            if solution.next_cost is None:
+                lines.append(f"the next plan that is predicted to be better {takes}")
+            else:
+                lines.append(f"the next better plan costs {solution.next_cost:.4g} and {takes}")
         return "\n".join(lines)
 
 
@@ -87,9 +113,7 @@ def plan_table(allocations: Sequence[Allocation]) -> Table:
 
 def about_prices(offered: Offer) -> list[str]:
     """What has to be said below such a table."""
-    is_by_distance, is_fitted = offered.by == "distances", not offered.prices and offered.by != BY_LOSS
-    fitted = f"costs go by {offered.by}"
-    return [*[BY_DISTANCE][:is_by_distance], *[FLOOR][: _has_floor(offered)], *[fitted][:is_fitted]]
+    return [*[BY_DISTANCE][: offered.by == "distances"], *[FLOOR][: _has_floor(offered)]]
 
 
 def _has_floor(offered: Offer) -> bool:
@@ -110,15 +134,17 @@ def allocate(
     samples: int = SAMPLES,
     progress: bool = True,
 ) -> Allocation:
-    """Choose every layer's bits: the plan with the least predicted cost within the budget, solved exactly.
+    """Choose every layer's bits: the best plan within the budget that was measured.
 
     A layer's predicted cost at a precision is what the task loss rises by when this layer alone has it, measured on the
-    given batches. By another ranking it is a price (its multiplier, or what that ranking says) times the distance that
-    the layer would have there: faster, and worse. See `pdqat.allocation.prices`.
+    given batches. The cheapest plan is solved for exactly; its own loss is measured and corrects the costs, until they
+    propose nothing new, and the measured plan of the least loss is chosen: see `pdqat.allocation.proposals`. By another
+    ranking a cost is a price (the layer's multiplier, or what that ranking says) times the distance that the layer
+    would have, and the cheapest plan is chosen unmeasured: faster, and worse. See `pdqat.allocation.prices`.
 
     Args:
         problem: a trained Lagrangian, or a TaskProblem, with one plan.
-        batches: held-out samples to measure distances on: any iterable of (inputs, target).
+        batches: held-out samples to measure on: any iterable of (inputs, target).
         budget: what the plan may use: "2.5 bits" on average, "12.5 %" of the layers' weights in float32, "40 KB",
             "0.5 GBOPs", or several at once: "40 KB and 0.5 GBOPs".
         bits: the precisions to choose from. With 0 among them the last layer of a residual branch may be dropped, and
@@ -131,7 +157,7 @@ def allocate(
         progress: show a bar where there is a terminal.
 
     Returns:
-        The plan with its predicted cost: give it to `problem.under_plan`, or print it.
+        The plan with what was measured: give it to `problem.under_plan`, or print it.
 
     Examples:
         >>> import pdqat, torch
@@ -143,7 +169,9 @@ def allocate(
         {'1': '2'}
     """
     limit = budget if isinstance(budget, Budget) else Budget.parse(budget)
+    judges = held_out(problem, batches, samples)
     same: dict[str, Any] = {"bits": bits, "by": by, "pin": pin, "exclude": exclude, "allowed": allowed}
     with counting(MEASURED, progress) as tell:
-        offered = offer(problem, batches, samples=samples, tell=tell, **same)
-    return Allocation.within(limit, offered)
+        offered = offer(problem, judges, samples=samples, tell=tell, **same)
+    with counting(PROPOSED, progress) as tell:
+        return Allocation.within(limit, offered, measuring(problem, judges), tell)

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 from pdqat.allocation.budget import Amount, Budget, Unit, plan_uses
 from pdqat.allocation.measure import measure_under
 from pdqat.allocation.offer import Offer
-from pdqat.allocation.program import Solution, cheapest_plan
+from pdqat.allocation.program import Solution
+from pdqat.allocation.proposals import choose, measuring
 from pdqat.batches import Batches, check_repeatable
 from pdqat.metric import Metric
 from pdqat.precision import DROPPED, MIXED, BitPlan
 from pdqat.task import Problem
+from pdqat.terminal import Tell, not_told
 
 POINTS = 9
 
@@ -30,16 +32,22 @@ class Point:
     """Of the low-precision view, by the metric."""
 
 
-def frontier(problem: Problem, offered: Offer, training: Batches, batches: Batches) -> list[Point]:
-    """The cheapest plans at budgets in even ratios from the smallest to the largest, each once."""
+def frontier(
+    problem: Problem, offered: Offer, training: Batches, batches: Batches, tell: Tell = not_told
+) -> list[Point]:
+    """The plans that are chosen at budgets in even ratios from the smallest to the largest, each once."""
     for name, loader in (("training", training), ("batches", batches)):
         check_repeatable(loader, name)  # every plan of the curve is measured on them
     solutions: dict[float, Solution] = {}
-    for amount in _amounts(offered):
-        solution = cheapest_plan(offered.costs, offered.sizes, Budget.of(Unit.BITS, amount), offered.branches)
+    measure = measuring(problem, batches)
+    for done, amount in enumerate(_amounts(offered)):
+        tell(done, POINTS)
+        chosen = choose(offered, Budget.of(Unit.BITS, amount), measure)
+        offered, solution = chosen.offer, chosen.solution
         if not offered.leaves_nothing_low(solution.precisions):
             solutions.setdefault(_number(solution.used), solution)
-    return [_point(problem, offered, solution, training, batches) for solution in solutions.values()]
+    in_order = (solutions[used] for used in sorted(solutions))
+    return [_point(problem, offered, solution, training, batches) for solution in in_order]
 
 
 def _amounts(offered: Offer) -> Sequence[float]:

@@ -6,7 +6,7 @@ in every unit. So a program with one choice of each group stays exact.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,12 +36,16 @@ class Option:
         return Option({**self.precisions, **other.precisions}, self.cost + other.cost, uses)
 
 
-def plan_cost(costs: Costs, precisions: Mapping[str, Precision]) -> float:
-    """Predicted, of a plan; a layer that is dropped since it only feeds another one costs nothing of its own."""
-    return sum(
-        0.0 if precisions[layer].is_dropped and DROPPED not in of_layer else of_layer[precisions[layer]]
-        for layer, of_layer in costs.items()
-    )
+def counted(precisions: Mapping[str, Precision], layers: Iterable[str], branches: Branches) -> dict[str, Precision]:
+    """Of these layers those that a plan's cost counts: of a dropped branch only the last, of branches in it none."""
+    dropped = [last for last in branches if precisions[last].is_dropped]
+    inside = {layer for last in dropped for layer in branches[last]}
+    return {layer: precisions[layer] for layer in layers if layer not in inside}
+
+
+def plan_cost(costs: Costs, precisions: Mapping[str, Precision], branches: Branches) -> float:
+    """Predicted, of a plan."""
+    return sum(costs[layer][precision] for layer, precision in counted(precisions, costs, branches).items())
 
 
 def option_groups(

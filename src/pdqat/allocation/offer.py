@@ -1,11 +1,12 @@
 """Offer: every layer's precisions with their predicted costs and sizes, measured once, for any budget."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pdqat.allocation.choices import CANDIDATES, Allowed, Bits, candidates_in, choices
-from pdqat.allocation.joint import Branches, Costs
-from pdqat.allocation.prices import Prediction, Price, dual_prices, predict, predict_by_loss
+from pdqat.allocation.fitted import Trial, fitted
+from pdqat.allocation.joint import Branches, Costs, counted
+from pdqat.allocation.prices import Prediction, Price, dual_prices, predict
 from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.layers.choosing import why_not_dropped
@@ -14,6 +15,7 @@ from pdqat.precision import DROPPED, FULL, MIXED, BitPlan, Precision
 from pdqat.rules import check_all_match, resolve
 from pdqat.sensitivity import BY_LOSS, SAMPLES, held_out, layer_scores
 from pdqat.sensitivity.low_layers import low_layers, plan_of
+from pdqat.sensitivity.trials import candidate_losses
 from pdqat.task import Problem
 from pdqat.terminal import Tell, not_told
 
@@ -36,6 +38,19 @@ class Offer:
     """Layers that stay in full precision and are not counted."""
     branches: Branches = field(default_factory=dict)
     """By layer that may be dropped, the layers that only feed it."""
+    alone: list[Trial] = field(default_factory=list)
+    """By loss: the plan to `start` from, and that with one layer at a time at another precision."""
+    proposed: list[Trial] = field(default_factory=list)
+    """Plans that were measured since, for any budget."""
+
+    @property
+    def start(self) -> dict[str, Precision]:
+        """The plan that losses are measured around: the plan so far, and what can't be chosen as it will be."""
+        return _start(self.before, self.excluded, self.costs, self.branches)
+
+    def fitted(self, trials: list[Trial]) -> "Offer":
+        """With the costs that fit these losses best."""
+        return replace(self, costs=fitted(self.costs, self.branches, self.start, trials))
 
     def plan(self, precisions: Mapping[str, Precision]) -> dict[str, Precision]:
         """Every layer's precision, with these chosen."""
@@ -79,11 +94,44 @@ def offer(
     check_all_match(pinned, free, "outside the excluded layers the pinned layer")
     spare = _spare(problem, free, pinned)
     offered = choices(free, candidates, pinned, allowed, spare)
-    goes_by, predicted = _predicted(problem, judges, by, scores, offered, tell)
-    table = {layer: predicted.costs.get(layer, {named[layer]: 0.0}) for layer in named if layer not in excluded}
-    sizes = layer_sizes(problem.net)
     branches = {layer: feeding for layer, feeding in spare.items() if DROPPED in offered[layer]}
-    return Offer(goes_by, predicted.prices, table, {layer: sizes[layer] for layer in table}, named, excluded, branches)
+    all_sizes = layer_sizes(problem.net)
+    sizes = {layer: all_sizes[layer] for layer in named if layer not in excluded}
+    if by == BY_LOSS:
+        every = {layer: offered.get(layer, [named[layer]]) for layer in sizes}
+        start = BitPlan(MIXED, _start(named, excluded, every, branches))
+        tried = {layer: offered[layer] for layer in counted(start.precisions, offered, branches)}
+        alone = _alone(start, branches, *candidate_losses(problem, judges, start, tried, tell))
+        costs = fitted(every, branches, start.precisions, alone)
+        return Offer(by, {}, costs, sizes, named, excluded, branches, alone)
+    goes_by, predicted = _predicted(problem, judges, by, scores, offered)
+    table = {layer: predicted.costs.get(layer, {named[layer]: 0.0}) for layer in sizes}
+    return Offer(goes_by, predicted.prices, table, sizes, named, excluded, branches)
+
+
+def _start(
+    before: Mapping[str, Precision],
+    excluded: Iterable[str],
+    choices: Mapping[str, Collection[Precision]],
+    branches: Branches,
+) -> dict[str, Precision]:
+    """The plan so far, with excluded layers in full precision, and layers that have one choice at that."""
+    fixed = {layer: next(iter(of_layer)) for layer, of_layer in choices.items() if len(of_layer) == 1}
+    gone = [it for layer, feeding in branches.items() if fixed.get(layer) == DROPPED for it in feeding]
+    return {**before, **dict.fromkeys(excluded, FULL), **fixed, **dict.fromkeys(gone, DROPPED)}
+
+
+def _alone(
+    start: BitPlan, branches: Branches, as_it_is: float, losses: Mapping[str, Mapping[Precision, float]]
+) -> list[Trial]:
+    """What was measured, as trials; a branch is dropped whole."""
+    trials = [Trial({}, as_it_is)]
+    for layer, of_layer in losses.items():
+        for precision, loss in of_layer.items():
+            if precision != start[layer]:
+                others = dict.fromkeys(branches[layer], DROPPED) if precision.is_dropped else {}
+                trials.append(Trial({**others, layer: precision}, loss))
+    return trials
 
 
 def _spare(problem: Problem, free: Sequence[str], pinned: Mapping[str, Precision]) -> dict[str, list[str]]:
@@ -115,11 +163,8 @@ def _predicted(
     by: str,
     scores: Mapping[str, float],
     choices: Mapping[str, Sequence[Precision]],
-    tell: Tell,
 ) -> tuple[str, Prediction]:
-    """What the costs go by, and the costs."""
-    if by == BY_LOSS:
-        return by, predict_by_loss(problem, judges, choices, tell)
+    """What the prices go by, and the costs."""
     if by != "dual":
         return by, predict(problem, judges, scores, False, choices)
     scores, basis = dual_prices(scores)

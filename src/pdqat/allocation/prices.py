@@ -17,11 +17,6 @@ that they take beyond what it is held to has to come closer by as much. A multip
 nothing, not that fewer cost nothing. Once the bound binds it has a price, and what bounds are priced at on average is
 what is known of it. A layer that is bounded with its block only has the block's multiplier, and no tolerance of its
 own: it is held to its distance at its own precision.
-
-By the task loss nothing is priced: the loss of every candidate is measured, and costs what it is above the least that
-the layer can have,
-
-    cost[l, b] = loss with layer l alone at b bits - the least over the layer's candidates
 """
 
 import math
@@ -32,12 +27,10 @@ from pdqat.allocation.joint import Costs
 from pdqat.batches import Batches
 from pdqat.errors import InputError
 from pdqat.lagrangian import Lagrangian
-from pdqat.precision import DROPPED, FULL, Precision
+from pdqat.precision import FULL, Precision
 from pdqat.sensitivity.low_layers import plan_of
 from pdqat.sensitivity.probe import candidate_distances
-from pdqat.sensitivity.trials import candidate_losses, loss_under
 from pdqat.task import Problem
-from pdqat.terminal import Tell, not_told
 
 LEAST = 0.01
 
@@ -95,26 +88,6 @@ def predict(
         for layer, allowed in choices.items()
     }
     return Prediction(prices, costs)
-
-
-def predict_by_loss(
-    problem: Problem, batches: Batches, choices: Mapping[str, Sequence[Precision]], tell: Tell = not_told
-) -> Prediction:
-    """What each precision adds to the task loss; there are no prices."""
-    losses = candidate_losses(problem, batches, choices, tell)
-    costs = {layer: _above_least(of_layer) for layer, of_layer in losses.items()}
-    dropped = [layer for layer in costs if DROPPED in costs[layer]]
-    if dropped:  # the layers that only feed it then have no cost of their own, and had one in what was measured
-        as_it_is = loss_under(problem, plan_of(problem), batches)
-        for layer in dropped:
-            feeding = problem.net.preparation.branches[layer].feeding & losses.keys()
-            costs[layer][DROPPED] += sum(max(0.0, as_it_is - min(losses[it].values())) for it in feeding)
-    return Prediction({}, costs)
-
-
-def _above_least(losses: Mapping[Precision, float]) -> dict[Precision, float]:
-    least = min(losses.values())
-    return {precision: loss - least for precision, loss in losses.items()}
 
 
 def dual_prices(multipliers: Mapping[str, float]) -> tuple[dict[str, float], str]:

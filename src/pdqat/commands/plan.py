@@ -3,18 +3,19 @@
 import argparse
 import re
 from collections.abc import Mapping
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pdqat.allocation.allocate import MEASURED, Allocation, about_prices, plan_table
+from pdqat.allocation.allocate import MEASURED, PROPOSED, Allocation, about_prices, plan_table
 from pdqat.allocation.budget import Budget
-from pdqat.allocation.calibration import calibrated
 from pdqat.allocation.choices import candidates_in
 from pdqat.allocation.frontier import frontier
 from pdqat.allocation.frontier_file import write_frontier
 from pdqat.allocation.measure import STATISTICS_BATCHES
 from pdqat.allocation.offer import Offer, offer
+from pdqat.allocation.proposals import measuring
 from pdqat.batches import limited
 from pdqat.config.presets import config_of
 from pdqat.config.trained import Trained
@@ -25,7 +26,10 @@ from pdqat.precision import Precision
 from pdqat.runs.folder import Run, check_no_file_of_a_run
 from pdqat.runs.offer_file import read_offer, write_offer
 from pdqat.runs.plan_file import PlanModel, write_plan
+from pdqat.sensitivity import held_out
 from pdqat.terminal import PlainConsole, counting, print_whole
+
+BUDGETS = "budgets planned for"
 
 
 def run(options: argparse.Namespace) -> None:
@@ -34,8 +38,6 @@ def run(options: argparse.Namespace) -> None:
     if not bits:
         raise InputError("--bits must name at least one precision, such as 1,2,4,8")
     budgets = [Budget.parse(text) for text in options.budget or ()]
-    if options.calibrate is not None and not budgets:
-        raise InputError("--calibrate measures random plans within a budget: it needs --budget")
     curve = options.out or options.run / "frontier.json"
     if not budgets and curve.suffix != ".json":
         raise InputError(f"--frontier writes JSON with pictures beside it: --out must end in .json, not {curve.name!r}")
@@ -50,7 +52,9 @@ def run(options: argparse.Namespace) -> None:
     offered = _measured(options, bits, trained)
     training = list(islice(trained.loaders.training, STATISTICS_BATCHES))
     judges = list(limited(trained.loaders.validation, options.images))
-    write_frontier(frontier(trained.problem, offered, training, judges), curve, PlainConsole())
+    with counting(BUDGETS) as tell:
+        points = frontier(trained.problem, offered, training, judges, tell)
+    write_frontier(points, curve, PlainConsole())
 
 
 def _asked(options: argparse.Namespace, bits: list[str]) -> dict[str, Any]:
@@ -62,7 +66,6 @@ def _asked(options: argparse.Namespace, bits: list[str]) -> dict[str, Any]:
         "exclude": options.exclude,
         "images": options.images,
         "target": options.target,
-        "calibrate": [options.calibrate, *options.budget] if options.calibrate else None,
     }
 
 
@@ -80,12 +83,7 @@ def _measured(options: argparse.Namespace, bits: list[str], trained: Trained) ->
     problem, judges = trained.problem, trained.loaders.validation
     same: dict[str, Any] = {"bits": bits, "pin": options.pin, "exclude": options.exclude, "allowed": allowed}
     with counting(MEASURED) as tell:
-        same |= {"samples": options.images, "tell": tell}
-        if options.calibrate is None:
-            offered = offer(problem, judges, by=options.rank, **same)
-        else:
-            budgets = [Budget.parse(text) for text in options.budget]
-            offered = calibrated(problem, judges, budgets, options.calibrate, **same)
+        offered = offer(problem, judges, by=options.rank, samples=options.images, tell=tell, **same)
     write_offer(trained.run, offered, asked)
     return offered
 
@@ -104,22 +102,31 @@ def _paths(budgets: list[Budget], run: Path, out: Path | None) -> dict[Path, Bud
 
 
 def _write_plans(options: argparse.Namespace, bits: list[str], paths: Mapping[Path, Budget]) -> None:
-    """Solve for every budget before anything is written, since one of them may be too small."""
+    """Choose for every budget before anything is written, since one of them may be too small."""
     run, console = Run.open(options.run), PlainConsole()
     config = config_of(run)
+    opened = cache(lambda: Trained.open_finished(options.run, options.model, options.data, "plan for"))
+
+    def measure(precisions: Mapping[str, Precision]) -> float:
+        return measuring(opened().problem, judges())(precisions)
+
+    judges = cache(lambda: held_out(opened().problem, opened().loaders.validation, options.images))
     offered = read_offer(run, _asked(options, bits)) if run.best.is_file() else None
     if offered is not None:
         console.print(f"from the measurements in {run.offer_file}", soft_wrap=True)
-    if offered is None or options.target is not None:
-        trained = Trained.open_finished(options.run, options.model, options.data, "plan for")
-        offered = offered or _measured(options, bits, trained)
-    allocations = {path: Allocation.within(budget, offered) for path, budget in paths.items()}
+    offered = known = offered or _measured(options, bits, opened())
+    allocations = {}
+    for path, budget in paths.items():
+        with counting(PROPOSED) as tell:
+            allocations[path] = Allocation.within(budget, offered, measure, tell)
+        offered = allocations[path].offer
+    if len(offered.proposed) > len(known.proposed):
+        write_offer(run, offered, _asked(options, bits))
     if options.target is not None:  # what it runs can depend on several layers together
         for allocation in allocations.values():
-            check_runs(trained.problem, allocation, options.target, trained.example)
+            check_runs(opened().problem, allocation, options.target, opened().example)
     for path, allocation in allocations.items():
-        solution = allocation.solution
-        about = f"{solution.used} of {allocation.budget}; predicted cost {solution.cost:.4g}, by {offered.by}"
+        about = f"{allocation.solution.used} of {allocation.budget}; {allocation.cost()}, by {offered.by}"
         write_plan(path, allocation.precisions, about, PlanModel(config.model, config.width))
     print_whole(console, plan_table(list(allocations.values())))
     for line in about_prices(offered):

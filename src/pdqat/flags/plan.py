@@ -4,7 +4,7 @@ from typing import Any
 
 from pdqat.allocation.choices import CANDIDATES
 from pdqat.config.words import FORMATS
-from pdqat.flags.arguments import Pairs, count, path
+from pdqat.flags.arguments import Pairs, path
 from pdqat.flags.sensitivity import add_ranking
 
 
@@ -13,7 +13,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser(
         "plan",
         help="choose every layer's bits under a budget",
-        description="The plan with the least predicted cost under a budget, solved exactly.",
+        description="Costs of single layers propose plans under a budget; the best one that is measured is taken.",
     )
     parser.set_defaults(command="pdqat.commands.plan:run")
     add_ranking(parser, usual="loss")
@@ -52,13 +52,6 @@ def add_command(commands: Any) -> None:
         default=[],
         metavar="PATTERN",
         help="layers to keep in full precision, which the budget does not count",
-    )
-    parser.add_argument(
-        "--calibrate",
-        type=count,
-        metavar="N",
-        help="measure N random plans within the budget (20, say) and let the combination of several rankings decide "
-        "that fits their losses best, whatever --rank says",
     )
     parser.add_argument(
         "--target",

@@ -159,6 +159,13 @@ class SizeForm(Struct, forbid_unknown_fields=True):
     operations: int
 
 
+class TrialForm(Struct, forbid_unknown_fields=True):
+    """The loss of a plan, told by what it changes."""
+
+    changed: dict[str, str]
+    loss: float
+
+
 class OfferForm(Struct):
     """offer.json: what `pdqat plan` measured, and what for."""
 
@@ -170,6 +177,8 @@ class OfferForm(Struct):
     before: dict[str, str]
     excluded: list[str]
     branches: dict[str, list[str]] | UnsetType = UNSET
+    alone: list[TrialForm] | UnsetType = UNSET
+    proposed: list[TrialForm] | UnsetType = UNSET
 
 
 class PlanForm(Struct, forbid_unknown_fields=True):

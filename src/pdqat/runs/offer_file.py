@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from pdqat.allocation.fitted import Trial
 from pdqat.allocation.offer import Offer
 from pdqat.allocation.prices import Price
 from pdqat.errors import InputError
@@ -38,6 +39,8 @@ def write_offer(run: Run, offered: Offer, asked: Mapping[str, Any]) -> None:
             "before": {layer: str(precision) for layer, precision in offered.before.items()},
             "excluded": offered.excluded,
             "branches": {layer: list(feeding) for layer, feeding in offered.branches.items()},
+            "alone": [_written(trial) for trial in offered.alone],
+            "proposed": [_written(trial) for trial in offered.proposed],
         }
     )
 
@@ -50,11 +53,14 @@ def read_offer(run: Run, asked: Mapping[str, Any]) -> Offer | None:
     named = stored["before"].keys()
     if not (stored["costs"].keys() == stored["sizes"].keys() <= named and stored["prices"].keys() <= named):
         raise InputError(f"{run.offer_file} is damaged: it does not speak of the same layers throughout")
-    branches = stored.get("branches", {})  # an older file has none
+    branches = stored.get("branches", {})  # an older file has none, and no trials
+    trials = {key: stored.get(key, []) for key in ("alone", "proposed")}
     if not all({layer, *feeding} <= stored["costs"].keys() for layer, feeding in branches.items()) or not all(
         str(DROPPED) in stored["costs"][layer] for layer in branches
     ):
         raise InputError(f"{run.offer_file} is damaged: it drops layers that it does not offer to drop")
+    if not all(trial["changed"].keys() <= stored["costs"].keys() for of in trials.values() for trial in of):
+        raise InputError(f"{run.offer_file} is damaged: it changes layers that it does not offer to change")
     try:
         return Offer(
             stored["by"],
@@ -70,9 +76,19 @@ def read_offer(run: Run, asked: Mapping[str, Any]) -> Offer | None:
             {layer: Precision.parse(text) for layer, text in stored["before"].items()},
             stored["excluded"],
             branches,
+            [_read(trial) for trial in trials["alone"]],
+            [_read(trial) for trial in trials["proposed"]],
         )
     except InputError as error:
         raise InputError(f"{run.offer_file} is damaged: {error}") from error
+
+
+def _written(trial: Trial) -> dict[str, Any]:
+    return {"changed": {layer: str(precision) for layer, precision in trial.changed.items()}, "loss": trial.loss}
+
+
+def _read(trial: Mapping[str, Any]) -> Trial:
+    return Trial({layer: Precision.parse(text) for layer, text in trial["changed"].items()}, trial["loss"])
 
 
 def _asked(run: Run, asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,25 +46,28 @@ def loss_under(problem: Problem, plan: BitPlan, batches: Batches, statistics: Ba
 
 
 def candidate_losses(
-    problem: Problem, batches: Batches, choices: Mapping[str, Sequence[Precision]], tell: Tell = not_told
-) -> dict[str, dict[Precision, float]]:
-    """Per layer and precision the task loss when that layer alone has it."""
-    plan = plan_of(problem)
-    as_it_is = loss_under(problem, plan, batches)
+    problem: Problem,
+    batches: Batches,
+    start: BitPlan,
+    choices: Mapping[str, Sequence[Precision]],
+    tell: Tell = not_told,
+) -> tuple[float, dict[str, dict[Precision, float]]]:
+    """The task loss under a plan, and per layer and precision when that layer alone has it instead."""
+    as_it_is = loss_under(problem, start, batches)
     losses: dict[str, dict[Precision, float]] = {}
     for done, (layer, precisions) in enumerate(choices.items()):
         tell(done, len(choices))
         losses[layer] = {
             precision: as_it_is
-            if precision == plan[layer]
-            else loss_under(problem, BitPlan(plan.name, {**plan.precisions, layer: precision}), batches)
+            if precision == start[layer]
+            else loss_under(problem, BitPlan(start.name, {**start.precisions, layer: precision}), batches)
             for precision in precisions
         }
-    return losses
+    return as_it_is, losses
 
 
 def loss_saved(problem: Problem, batches: Batches) -> dict[str, float]:
     """By how much the task loss of the low-precision view falls when this layer alone is in full precision."""
     plan = plan_of(problem)
-    losses = candidate_losses(problem, batches, {layer: [plan[layer], FULL] for layer in low_layers(problem)})
+    _, losses = candidate_losses(problem, batches, plan, {layer: [plan[layer], FULL] for layer in low_layers(problem)})
     return {layer: of_layer[plan[layer]] - of_layer[FULL] for layer, of_layer in losses.items()}
