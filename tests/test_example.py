@@ -26,7 +26,7 @@ def test_an_own_model_goes_the_whole_road(kind: str, tmp_path: Path, capsys: pyt
     file = tmp_path / "model.onnx"
     own_model.main(kind, file, pretraining=1, epochs=(2, 1))
     printed = capsys.readouterr().out
-    for words in ("full precision", "4-bit", "layers by dual", "predicted cost", "bits of 3 bits", "pass"):
+    for words in ("full precision", "4-bit", "layers by dual", "without training", "bits of 3 bits", "pass"):
         assert words in printed
     _, validation = own_model.digits()
     images, _ = next(iter(validation))
