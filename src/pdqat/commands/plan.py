@@ -16,7 +16,6 @@ from pdqat.allocation.frontier_file import write_frontier
 from pdqat.allocation.measure import STATISTICS_BATCHES
 from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.proposals import measuring
-from pdqat.batches import limited
 from pdqat.config.presets import config_of
 from pdqat.config.trained import Trained
 from pdqat.deployment.limits import check_runs, run_by
@@ -51,7 +50,7 @@ def run(options: argparse.Namespace) -> None:
     trained = Trained.open_finished(options.run, options.model, options.data, "plan for")
     offered = _measured(options, bits, trained)
     training = list(islice(trained.loaders.training, STATISTICS_BATCHES))
-    judges = list(limited(trained.loaders.validation, options.images))
+    judges = held_out(trained.problem, trained.loaders.validation, options.images)
     with counting(BUDGETS) as tell:
         points = frontier(trained.problem, offered, training, judges, tell)
     write_frontier(points, curve, PlainConsole())
