@@ -1,7 +1,9 @@
 import torch
 import torch.nn.functional as F
+from torch import Tensor, nn
 
 from pdqat.models.mobilenet import Separable, mobilenet_small
+from pdqat.models.preresnet import Clip
 
 
 def test_parameters_are_those_of_the_publication_at_a_quarter_of_the_width() -> None:
@@ -23,3 +25,20 @@ def test_a_block_follows_its_equation() -> None:
 
 def test_four_blocks_halve_the_image() -> None:
     assert mobilenet_small().blocks(torch.rand(1, 8, 32, 32)).shape == (1, 256, 2, 2)
+
+
+def test_clips_let_most_of_an_untrained_network_through() -> None:
+    """What all clips in a row cut off, nothing behind them learns from."""
+    torch.manual_seed(0)
+    model = mobilenet_small().train()
+    cut_off: list[float] = []
+
+    def look(_: nn.Module, read: tuple[Tensor], passed: Tensor) -> None:
+        cut_off.append(float((read[0] != passed).float().mean()))
+
+    clips = [module for module in model.modules() if isinstance(module, Clip)]
+    for clip in clips:
+        clip.register_forward_hook(look)
+    model(torch.randn(64, 3, 32, 32))
+    assert len(cut_off) == 27
+    assert max(cut_off) < 0.1
