@@ -22,6 +22,7 @@ from pdqat.config.train_config import TrainConfig
 from pdqat.config.trained import Trained
 from pdqat.data.digits import digits
 from pdqat.runs.folder import Run
+from pdqat.sensitivity import SAMPLES
 from pdqat.task import Problem
 
 FOLDER = Path(__file__).parents[1] / "runs" / "plans"
@@ -30,8 +31,6 @@ IMAGES = 10_000
 EPOCHS = 4
 """On CIFAR-10: enough for networks far above chance, which is what plans are told apart on."""
 DIGITS_EPOCHS = 40
-JUDGES = 512
-"""Images of validation that rankings see."""
 SHORT = 2000
 """Images of the one short training of a plan."""
 
@@ -142,7 +141,7 @@ def built_in(model: str, seed: int, truth: int) -> Subject:
         trained.problem,
         list(islice(loaders.training, STATISTICS_BATCHES)),
         short,
-        list(limited(loaders.validation, JUDGES)),
+        list(limited(loaders.validation, SAMPLES)),
         list(limited(loaders.test, truth)),
         1e-3,
         f"{trained.config.epochs} epochs of {trained.config.train_images or 'all'} training images",

@@ -1,5 +1,7 @@
 """`torchrun -m pdqat train`: several processes train one run, and one that dies costs an epoch at most."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,6 +35,19 @@ def test_two_processes_train_what_one_does(folder: Path) -> None:
     losses = [[entry["loss"] for entry in run.metrics()] for run in (one, two)]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert two.summary()["processes"] == 2
+
+
+def test_a_process_of_several_leaves_in_order_past_threads_that_go_on() -> None:
+    lines = (
+        "import atexit, threading, time",
+        "from pdqat.__main__ import leave",
+        "atexit.register(print, 'handled')",
+        "threading.Thread(target=time.sleep, args=[600]).start()",
+        "print('written')",
+        "leave(3)",
+    )
+    ended = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "written\nhandled\n", "")
 
 
 def test_a_lost_process_is_said_in_a_sentence(
