@@ -16,11 +16,11 @@ from cells import train
 from torch import Tensor, nn
 
 from pdqat import Lagrangian, fit, load, prepare
-from pdqat.allocation.measure import STATISTICS_BATCHES
 from pdqat.batches import limited
 from pdqat.config.train_config import TrainConfig
 from pdqat.config.trained import Trained
 from pdqat.data.digits import digits
+from pdqat.layers.norm_statistics import STATISTICS_BATCHES
 from pdqat.runs.folder import Run
 from pdqat.sensitivity import SAMPLES
 from pdqat.task import Problem

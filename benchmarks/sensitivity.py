@@ -35,14 +35,13 @@ from scipy.stats import spearmanr
 
 from pdqat.allocation.budget import Budget
 from pdqat.allocation.choices import CANDIDATES, candidates_in, choices
-from pdqat.allocation.measure import STATISTICS_BATCHES
 from pdqat.allocation.prices import predict
 from pdqat.allocation.program import cheapest_plan
 from pdqat.batches import Batches, pairs
 from pdqat.config.trained import Trained
 from pdqat.disk import write_atomically
 from pdqat.flags.arguments import count
-from pdqat.layers.norm_statistics import estimate_statistics
+from pdqat.layers.norm_statistics import STATISTICS_BATCHES, estimate_statistics
 from pdqat.layers.sizes import layer_sizes
 from pdqat.paper.protocols import PROTOCOLS
 from pdqat.paper.show import seeds_to_show

@@ -5,12 +5,10 @@ Only the statistics of the low-precision batch norms are estimated anew, on trai
 
 from pdqat.batches import Batches
 from pdqat.evaluation import Evaluation, evaluate
-from pdqat.layers.norm_statistics import estimate_statistics
+from pdqat.layers.norm_statistics import STATISTICS_BATCHES, estimate_statistics
 from pdqat.metric import MetricLike
 from pdqat.precision import Plan
 from pdqat.task import Problem
-
-STATISTICS_BATCHES = 8
 
 
 def measure_under(

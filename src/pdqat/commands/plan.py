@@ -13,7 +13,6 @@ from pdqat.allocation.budget import Budget
 from pdqat.allocation.choices import candidates_in
 from pdqat.allocation.frontier import frontier
 from pdqat.allocation.frontier_file import write_frontier
-from pdqat.allocation.measure import STATISTICS_BATCHES
 from pdqat.allocation.offer import Offer, offer
 from pdqat.allocation.proposals import measuring
 from pdqat.config.presets import config_of
@@ -21,6 +20,7 @@ from pdqat.config.trained import Trained
 from pdqat.deployment.limits import check_runs, run_by
 from pdqat.disk import check_target
 from pdqat.errors import InputError
+from pdqat.layers.norm_statistics import STATISTICS_BATCHES
 from pdqat.precision import Precision
 from pdqat.runs.folder import Run, check_no_file_of_a_run
 from pdqat.runs.offer_file import read_offer, write_offer

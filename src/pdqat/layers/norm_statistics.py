@@ -20,6 +20,9 @@ from pdqat.layers.network import Network
 from pdqat.layers.norm import PrecisionNorm
 from pdqat.precision import BitPlan
 
+STATISTICS_BATCHES = 8
+"""So many batches say what the norms see of a plan that is only tried."""
+
 
 def estimate_statistics(net: Network, plan: BitPlan, training: Batches, count: int) -> None:
     """Set a plan's norm statistics to their mean over the first `count` batches; nothing else of the network moves."""

@@ -13,14 +13,12 @@ import torch
 
 from pdqat.batches import Batches, samples_in
 from pdqat.layers.modes import evaluating
-from pdqat.layers.norm_statistics import estimate_statistics
+from pdqat.layers.norm_statistics import STATISTICS_BATCHES, estimate_statistics
 from pdqat.layers.transfer import with_plan
 from pdqat.precision import FULL, BitPlan, Precision
 from pdqat.sensitivity.low_layers import low_layers, plan_of
 from pdqat.task import Problem
 from pdqat.terminal import Tell, not_told
-
-STATISTICS_BATCHES = 4
 
 
 @torch.no_grad()
