@@ -12,8 +12,8 @@ from pdqat.paper.show import as_files, entries_to_show, seeds_to_show, titled
 from pdqat.paper.suites import SUITES
 
 RESULTS = Path(__file__).parents[2] / "results"
-OWN, QUICK = RESULTS / "paper", RESULTS / "paper-quick"
-COMMITTED = [(folder, suite) for folder in (OWN, QUICK) for suite in SUITES if (folder / f"{suite}.json").exists()]
+OWN, QUICK, ROUNDED = RESULTS / "paper", RESULTS / "paper-quick", RESULTS / "paper-rounded"
+COMMITTED = [(folder, suite) for folder in (OWN, QUICK, ROUNDED) for suite in SUITES if (folder / f"{suite}.json").exists()]
 
 
 @pytest.mark.parametrize(("folder", "suite"), COMMITTED)
@@ -25,8 +25,8 @@ def test_committed_cells_still_give_the_committed_tables(folder: Path, suite: st
         assert content.decode() == (folder / file).read_text(), file
 
 
-def test_there_are_committed_cells_in_both_folders() -> None:
-    assert {folder for folder, _ in COMMITTED} == {OWN, QUICK}
+def test_there_are_committed_cells_in_all_folders() -> None:
+    assert {folder for folder, _ in COMMITTED} == {OWN, QUICK, ROUNDED}
 
 
 def test_a_later_seed_is_shown_though_an_earlier_one_was_not_begun(tmp_path: Path) -> None:
