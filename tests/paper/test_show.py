@@ -13,7 +13,8 @@ from pdqat.paper.suites import SUITES
 
 RESULTS = Path(__file__).parents[2] / "results"
 OWN, QUICK, ROUNDED = RESULTS / "paper", RESULTS / "paper-quick", RESULTS / "paper-rounded"
-COMMITTED = [(folder, suite) for folder in (OWN, QUICK, ROUNDED) for suite in SUITES if (folder / f"{suite}.json").exists()]
+FOLDERS = (OWN, QUICK, ROUNDED)
+COMMITTED = [(folder, suite) for folder in FOLDERS for suite in SUITES if (folder / f"{suite}.json").exists()]
 
 
 @pytest.mark.parametrize(("folder", "suite"), COMMITTED)
@@ -26,7 +27,7 @@ def test_committed_cells_still_give_the_committed_tables(folder: Path, suite: st
 
 
 def test_there_are_committed_cells_in_all_folders() -> None:
-    assert {folder for folder, _ in COMMITTED} == {OWN, QUICK, ROUNDED}
+    assert {folder for folder, _ in COMMITTED} == set(FOLDERS)
 
 
 def test_a_later_seed_is_shown_though_an_earlier_one_was_not_begun(tmp_path: Path) -> None:
